@@ -1,0 +1,61 @@
+"""Everything `engine_bridge` raises on purpose, in one tree (what `audio` raises passes through unchanged).
+
+::
+
+    EngineBridgeError
+    ├── EngineSpecError          (ValueError)  an engine specification that cannot be understood
+    ├── ModelNotFoundError                     a model that none of the places holds; lists what was tried
+    ├── EngineUnavailableError   (ImportError) an engine whose library is absent or cannot load here
+    ├── UnsupportedOptionError   (ValueError)  something this engine or model cannot do
+    ├── EngineError                            the engine failed while recognising
+    └── OutputError              (OSError)     a transcript that cannot be written
+"""
+
+
+class EngineBridgeError(Exception):
+    """Anything that goes wrong between chunks and a transcript."""
+
+
+class EngineSpecError(EngineBridgeError, ValueError):
+    """The engine specification cannot be understood."""
+
+
+class ModelNotFoundError(EngineBridgeError):
+    """No place holds the model.
+
+    Attributes
+    ----------
+    model : str
+        The name that was asked for.
+    tried : tuple of str
+        Each place that was looked at and why it failed, in order.
+
+    """
+
+    def __init__(self, model: str, tried: tuple[str, ...]) -> None:
+        super().__init__(model, tried)
+        self.model = model
+        self.tried = tried
+
+    def __str__(self) -> str:
+        places = "; ".join(self.tried)
+        return (
+            f"model {self.model!r} was not found: {places}. "
+            "Name a folder with a CTranslate2 model, or install 'auricle[tiny-en]' for tiny.en without a hub."
+        )
+
+
+class EngineUnavailableError(EngineBridgeError, ImportError):
+    """The engine's library is absent or cannot load here."""
+
+
+class UnsupportedOptionError(EngineBridgeError, ValueError):
+    """This engine or model cannot do what was asked."""
+
+
+class EngineError(EngineBridgeError):
+    """The engine failed while recognising."""
+
+
+class OutputError(EngineBridgeError, OSError):
+    """A transcript cannot be written."""

@@ -1,0 +1,124 @@
+"""What a recognition yields: plain frozen data, with every time in the recording's own seconds."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word with its time.
+
+    Attributes
+    ----------
+    start, end : float
+        Seconds in the recording, ``start <= end``.
+    text : str
+        The word with its punctuation, without surrounding space.
+    probability : float
+        The engine's own confidence, in [0, 1].
+
+    """
+
+    start: float
+    end: float
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A sentence-like stretch of text.
+
+    Attributes
+    ----------
+    start, end : float
+        Seconds in the recording, ``start <= end``. Segments of a transcript ascend and do not overlap.
+    text : str
+        The text, without surrounding space.
+    words : tuple of Word
+        The words with their times, where the engine gives them.
+    confidence : float or None
+        Mean probability of the text's tokens, in [0, 1].
+    attempts : int
+        How many times the engine was asked before this text was accepted, from 1.
+    suspect : str or None
+        Why the text may be invented ("no speech here", "repetition"), or None.
+    language : str or None
+        ISO 639-1 code of the language it was recognised in.
+
+    """
+
+    start: float
+    end: float
+    text: str
+    words: tuple[Word, ...] = ()
+    confidence: float | None = None
+    attempts: int = 1
+    suspect: str | None = None
+    language: str | None = None
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A stretch of speech that has no text.
+
+    Attributes
+    ----------
+    start, end : float
+        Seconds in the recording.
+    reason : str
+        Why there is no text, such as "engine returned no text".
+
+    """
+
+    start: float
+    end: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """The text of one recording.
+
+    Attributes
+    ----------
+    segments : tuple of Segment
+        Ascending in time.
+    gaps : tuple of Gap
+        Speech without text, ascending in time.
+    duration : float
+        Seconds of audio decoded.
+    language : str or None
+        ISO 639-1 code of the recording's main language.
+    source : str
+        The recording's name.
+    engine : str
+        The engine specification that was used, such as "embedded:tiny.en".
+    backend : str
+        The decoder that read the recording.
+    claimed_duration : float or None
+        What the file claims as its duration, in seconds; an estimate, never used for times.
+    warnings : tuple of str
+        What a reader should know: damage, lost seconds, truncation.
+    timings : dict
+        Seconds spent in each stage, by name.
+
+    """
+
+    segments: tuple[Segment, ...]
+    gaps: tuple[Gap, ...]
+    duration: float
+    language: str | None
+    source: str
+    engine: str
+    backend: str
+    claimed_duration: float | None = None
+    warnings: tuple[str, ...] = ()
+    timings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The whole text, segments joined."""
+        from engine_bridge.stitch import join_texts
+
+        return join_texts(segment.text for segment in self.segments)
