@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine_bridge.joining import join_texts
+
 
 @dataclass(frozen=True)
 class Word:
@@ -119,6 +121,4 @@ class Transcript:
     @property
     def text(self) -> str:
         """The whole text, segments joined."""
-        from engine_bridge.stitch import join_texts
-
         return join_texts(segment.text for segment in self.segments)
