@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 TRANSCRIBE = "transcribe"
 TRANSLATE = "translate"
 
+LanguageProbabilities = tuple[tuple[str, float], ...]
+"""ISO 639-1 codes with their probabilities, the likeliest first."""
+
 
 @dataclass(frozen=True)
 class EngineCapabilities:
@@ -61,12 +64,10 @@ class DecodingOptions:
         1 for greedy search.
     temperature : float
         0 for the likeliest text; above 0 samples are drawn.
-    word_times : bool
-        Whether words are to carry times.
     timestamps : str
-        Where segment times come from. "align": text is decoded without timestamp tokens and aligned to the audio
-        afterwards, which loses no passages. "tokens": from the timestamp tokens that the model writes. "none": one
-        segment a clip.
+        Where times come from. "align": text is decoded without timestamp tokens and its words are aligned to the audio
+        afterwards; decoding with timestamp tokens drops whole passages (measured: bench/quality.py). "tokens": from
+        the timestamp tokens that the model writes, without word times. "none": one segment a clip.
     prompt : str or None
         Text that comes before the clip, to set spelling and style.
 
@@ -76,7 +77,6 @@ class DecodingOptions:
     task: str = TRANSCRIBE
     beam_size: int = 1
     temperature: float = 0.0
-    word_times: bool = False
     timestamps: str = "align"
     prompt: str | None = None
 
@@ -150,6 +150,9 @@ class Engine(Protocol):
 
         The future fails with EngineError when the engine does.
         """
+
+    def detect_language(self, samples: NDArray[np.float32]) -> "Future[LanguageProbabilities]":
+        """Tell the language of one clip. Raises UnsupportedOptionError if the engine cannot."""
 
     def timings(self) -> Mapping[str, float]:
         """Seconds spent so far in each of the engine's own stages, added up over its workers."""

@@ -1,0 +1,367 @@
+"""Whisper inside this process, on CTranslate2."""
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine_bridge.engines.model_files import DEFAULT_MODEL, locate_model
+from engine_bridge.engines.protocol import (
+    TRANSCRIBE,
+    TRANSLATE,
+    ClipResult,
+    ClipSegment,
+    DecodingOptions,
+    EngineCapabilities,
+    LanguageProbabilities,
+)
+from engine_bridge.engines.sentences import segments_from_words
+from engine_bridge.engines.whisper_tokens import MAX_CONTEXT_TOKENS, WhisperTokens
+from engine_bridge.engines.word_times import words_from_alignment
+from engine_bridge.errors import EngineError, EngineUnavailableError, UnsupportedOptionError
+from engine_bridge.features import HOP_FRAMES, SAMPLE_RATE, WINDOW_FRAMES, WINDOW_SECONDS, log_mel_spectrogram
+
+DECODER_BATCH = 8
+"""Clips decoded together. The text decoder gains from batches, the encoder on a CPU does not (see bench/)."""
+
+_TIMESTAMP_CHOICES = ("align", "tokens", "none")
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A clip that waits for a worker. Without options it only asks for the language."""
+
+    samples: NDArray[np.float32]
+    options: DecodingOptions | None
+    future: "Future[Any]"
+
+
+class EmbeddedEngine:
+    """A Whisper model in this process.
+
+    Clips that are submitted wait in one queue; each worker thread takes a batch of them, encodes, decodes and aligns.
+    On a CPU two workers of one thread each are faster than one worker of two threads, so there is one a core.
+
+    Parameters
+    ----------
+    model : str
+        A folder, a model name, or a hub repository: see `locate_model`.
+    device : str
+        "cpu", "cuda", or "auto" for CUDA where there is a device.
+    compute_type : str
+        A CTranslate2 type, or "auto": int8 on a CPU, float16 on CUDA.
+    workers : int or None
+        Batches processed side by side; None for one a core on a CPU, one on CUDA.
+    batch_size : int
+        Most clips decoded together.
+
+    Raises
+    ------
+    ModelNotFoundError
+        If no place holds the model.
+    EngineUnavailableError
+        If CTranslate2 cannot load here, or cannot load this model.
+
+    """
+
+    def __init__(
+        self,
+        model: str = DEFAULT_MODEL,
+        *,
+        device: str = "auto",
+        compute_type: str = "auto",
+        workers: int | None = None,
+        batch_size: int = DECODER_BATCH,
+    ) -> None:
+        folder = locate_model(model)
+        try:
+            import ctranslate2
+        except (ImportError, OSError, RuntimeError) as error:
+            raise EngineUnavailableError(
+                f"CTranslate2 cannot load here: {error}. Reinstall it with: pip install --force-reinstall ctranslate2"
+            ) from error
+        if device == "auto":
+            device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
+        if compute_type == "auto":
+            compute_type = "float16" if device == "cuda" else "int8"
+        on_cpu = device == "cpu"
+        if workers is None:
+            workers = len(os.sched_getaffinity(0)) if on_cpu else 1
+        self._storage = ctranslate2.StorageView
+        try:
+            self._model = ctranslate2.models.Whisper(
+                str(folder),
+                device=device,
+                compute_type=compute_type,
+                inter_threads=workers,
+                intra_threads=1 if on_cpu else 0,
+            )
+        except (RuntimeError, ValueError) as error:
+            raise EngineUnavailableError(
+                f"{model}: CTranslate2 cannot load the model from {folder}: {error}"
+            ) from error
+        self._tokens = WhisperTokens(folder, multilingual=self._model.is_multilingual)
+        self._spec = f"embedded:{model}"
+        self._encoder_batch = 1 if on_cpu else batch_size
+        self._batch_size = batch_size
+        self._seconds = dict.fromkeys(("features", "encode", "decode", "align"), 0.0)
+        self._waiting: deque[_Request] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self.description = f"CTranslate2 {ctranslate2.__version__}, {device}, {self._model.compute_type}"
+        self._workers = [
+            threading.Thread(target=self._work, name=f"auricle-embedded-{number}", daemon=True)
+            for number in range(workers)
+        ]
+        for worker in self._workers:
+            worker.start()
+
+    @property
+    def spec(self) -> str:
+        """The specification that opens this engine again."""
+        return self._spec
+
+    @property
+    def capabilities(self) -> EngineCapabilities:
+        """What the model can do."""
+        multilingual = self._tokens.multilingual
+        return EngineCapabilities(
+            sample_rate=SAMPLE_RATE,
+            max_clip_seconds=WINDOW_SECONDS,
+            languages=self._tokens.languages(),
+            detects_language=multilingual,
+            translates=multilingual,
+            timestamps=True,
+            word_times=True,
+            beam_search=True,
+        )
+
+    @property
+    def preferred_in_flight(self) -> int:
+        """Two full batches a worker: one at work, one waiting."""
+        return 2 * self._batch_size * len(self._workers)
+
+    def check(self, options: DecodingOptions) -> None:
+        """Raise UnsupportedOptionError if the model cannot honour `options`."""
+        languages = self.capabilities.languages
+        if options.language is not None and options.language not in languages:
+            known = "English only" if languages == ("en",) else ", ".join(languages)
+            raise UnsupportedOptionError(
+                f"{self.spec} does not recognise language {options.language!r} ({known}); "
+                "name a multilingual model such as embedded:small"
+            )
+        if options.task not in (TRANSCRIBE, TRANSLATE):
+            raise UnsupportedOptionError(f"task {options.task!r} is unknown: use {TRANSCRIBE} or {TRANSLATE}")
+        if options.task == TRANSLATE and not self._tokens.multilingual:
+            raise UnsupportedOptionError(f"{self.spec} is English-only and cannot translate; name a multilingual model")
+        if options.timestamps not in _TIMESTAMP_CHOICES:
+            raise UnsupportedOptionError(
+                f"timestamps {options.timestamps!r} are unknown: use one of {', '.join(_TIMESTAMP_CHOICES)}"
+            )
+        if options.beam_size < 1:
+            raise UnsupportedOptionError(f"a beam size of {options.beam_size} is impossible: use 1 for greedy search")
+        if options.temperature < 0:
+            raise UnsupportedOptionError("the temperature cannot be below 0")
+        if options.temperature > 0 and options.beam_size > 1:
+            raise UnsupportedOptionError("beam search and a temperature above 0 exclude each other: choose one")
+
+    def submit(self, samples: NDArray[np.float32], options: DecodingOptions) -> "Future[ClipResult]":
+        """Hand over one clip of at most 30 s at 16 kHz, shape (frames,), float32."""
+        self.check(options)
+        return self._enqueue(samples, options)
+
+    def detect_language(self, samples: NDArray[np.float32]) -> "Future[LanguageProbabilities]":
+        """Tell the language of one clip, as codes with probabilities."""
+        if not self._tokens.multilingual:
+            raise UnsupportedOptionError(f"{self.spec} is English-only and cannot detect languages")
+        return self._enqueue(samples, None)
+
+    def _enqueue(self, samples: NDArray[np.float32], options: DecodingOptions | None) -> "Future[Any]":
+        if samples.ndim != 1 or len(samples) > WINDOW_FRAMES:
+            raise ValueError(f"a clip has shape (frames,) with at most {WINDOW_FRAMES} frames, not {samples.shape}")
+        future: Future[Any] = Future()
+        with self._changed:
+            if self._closed:
+                raise EngineError(f"{self.spec} is closed")
+            self._waiting.append(_Request(samples, options, future))
+            self._changed.notify()
+        return future
+
+    def timings(self) -> Mapping[str, float]:
+        """Seconds spent in features, encode, decode and align, added up over the workers."""
+        with self._changed:
+            return dict(self._seconds)
+
+    def close(self) -> None:
+        """Stop the workers after their current batch; clips still waiting are cancelled."""
+        with self._changed:
+            self._closed = True
+            for request in self._waiting:
+                request.future.cancel()
+            self._waiting.clear()
+            self._changed.notify_all()
+        for worker in self._workers:
+            worker.join()
+
+    def _work(self) -> None:
+        while (batch := self._take_batch()) is not None:
+            running = [request for request in batch if request.future.set_running_or_notify_cancel()]
+            if not running:
+                continue
+            try:
+                results = self._process(running)
+            except Exception as error:  # noqa: BLE001 - whatever fails belongs to the clips that wait for it
+                failure = EngineError(f"{self.spec} failed: {type(error).__name__}: {error}")
+                failure.__cause__ = error
+                for request in running:
+                    request.future.set_exception(failure)
+            else:
+                for request, result in zip(running, results, strict=True):
+                    request.future.set_result(result)
+
+    def _take_batch(self) -> list[_Request] | None:
+        """Wait for clips and take those that can be decoded together; None when the engine is closed."""
+        with self._changed:
+            while not self._waiting:
+                if self._closed:
+                    return None
+                self._changed.wait()
+            # A fair share each, so that a short queue keeps all workers busy rather than one.
+            share = -(-len(self._waiting) // len(self._workers))
+            first = self._waiting.popleft()
+            batch = [first]
+            kept: deque[_Request] = deque()
+            while self._waiting and len(batch) < min(share, self._batch_size):
+                request = self._waiting.popleft()
+                (batch if request.options == first.options else kept).append(request)
+            self._waiting.extendleft(reversed(kept))
+            if self._waiting:
+                self._changed.notify()
+            return batch
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._seconds[stage] += time.perf_counter() - start
+
+    def _process(self, batch: Sequence[_Request]) -> Sequence[Any]:
+        encoded = self._encode([request.samples for request in batch])
+        options = batch[0].options
+        if options is None:
+            return self._languages(encoded)
+        if options.language is not None or not self._tokens.multilingual:
+            languages = [(options.language or "en", None)] * len(batch)
+        else:
+            languages = [(ranked[0][0], ranked[0][1]) for ranked in self._languages(encoded)]
+        results: dict[int, ClipResult] = {}
+        for language in dict.fromkeys(code for code, _ in languages):
+            members = [index for index, (code, _) in enumerate(languages) if code == language]
+            frames = [len(batch[index].samples) for index in members]
+            decoded = self._decode(encoded[members], frames, language, options)
+            for index, result in zip(members, decoded, strict=True):
+                results[index] = replace(result, language_probability=languages[index][1])
+        return [results[index] for index in range(len(batch))]
+
+    def _encode(self, clips: Sequence[NDArray[np.float32]]) -> NDArray[Any]:
+        """Return the encoder's states, shape (clips, 1500, hidden size)."""
+        with self._timed("features"):
+            features = [log_mel_spectrogram(clip, self._model.n_mels) for clip in clips]
+        with self._timed("encode"):
+            states = [
+                np.array(
+                    self._model.encode(
+                        self._storage.from_array(np.stack(features[first : first + self._encoder_batch])), to_cpu=True
+                    )
+                )
+                for first in range(0, len(features), self._encoder_batch)
+            ]
+            return np.concatenate(states) if len(states) > 1 else states[0]
+
+    def _languages(self, encoded: NDArray[Any]) -> list[LanguageProbabilities]:
+        with self._timed("decode"):
+            ranked = self._model.detect_language(self._storage.from_array(encoded))
+        return [tuple((token[2:-2], probability) for token, probability in clip) for clip in ranked]
+
+    def _decode(
+        self, encoded: NDArray[Any], frames: Sequence[int], language: str, options: DecodingOptions
+    ) -> list[ClipResult]:
+        encoded = np.ascontiguousarray(encoded)
+        sampling: dict[str, Any] = {}
+        if options.temperature > 0:
+            sampling = {"sampling_topk": 0, "sampling_temperature": options.temperature}
+        with self._timed("decode"):
+            outputs = self._model.generate(
+                self._storage.from_array(encoded),
+                [self._tokens.prompt(language, options)] * len(encoded),
+                beam_size=options.beam_size,
+                max_length=MAX_CONTEXT_TOKENS,
+                return_scores=True,
+                return_no_speech_prob=True,
+                **sampling,
+            )
+        tokens = [list(output.sequences_ids[0]) for output in outputs]
+        if options.timestamps == "tokens":
+            segments = [
+                self._tokens.segments(written, length / SAMPLE_RATE)
+                for written, length in zip(tokens, frames, strict=True)
+            ]
+        elif options.timestamps == "none":
+            segments = [self._one_segment(written, length) for written, length in zip(tokens, frames, strict=True)]
+        else:
+            with self._timed("align"):
+                segments = self._align(encoded, frames, tokens, language, options)
+        return [
+            ClipResult(
+                segments=found,
+                language=language,
+                average_log_probability=float(output.scores[0]),
+                no_speech_probability=float(output.no_speech_prob),
+            )
+            for found, output in zip(segments, outputs, strict=True)
+        ]
+
+    def _one_segment(self, tokens: Sequence[int], frames: int) -> tuple[ClipSegment, ...]:
+        text = self._tokens.decode(tokens).strip()
+        return (ClipSegment(0.0, frames / SAMPLE_RATE, text),) if text else ()
+
+    def _align(
+        self,
+        encoded: NDArray[Any],
+        frames: Sequence[int],
+        tokens: Sequence[Sequence[int]],
+        language: str,
+        options: DecodingOptions,
+    ) -> list[tuple[ClipSegment, ...]]:
+        """Time the words of decoded clips by the decoder's attention to the audio, and build segments of them."""
+        texts = [self._tokens.text_tokens(written) for written in tokens]
+        spoken = [index for index, text in enumerate(texts) if text]
+        segments: list[tuple[ClipSegment, ...]] = [()] * len(texts)
+        if not spoken:
+            return segments
+        alignments = self._model.align(
+            self._storage.from_array(encoded if len(spoken) == len(texts) else encoded[spoken]),
+            self._tokens.start_sequence(language, options.task),
+            [texts[index] for index in spoken],
+            [max(2, frames[index] // HOP_FRAMES) for index in spoken],
+        )
+        for index, alignment in zip(spoken, alignments, strict=True):
+            words = words_from_alignment(
+                self._tokens.words(texts[index], language),
+                alignment.alignments,
+                alignment.text_token_probs,
+                frames[index] / SAMPLE_RATE,
+            )
+            segments[index] = segments_from_words(words)
+        return segments
