@@ -1,0 +1,103 @@
+"""The shape of a decoder and of the backend that makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audio.info import AudioInfo
+from audio.source import Source
+
+Block = NDArray[np.float32]
+"""Decoded audio: shape (frames, channels), C-contiguous, nominally in [-1, 1]."""
+
+
+class Decoder(Protocol):
+    """One source being decoded, from its beginning to its end, once.
+
+    Attributes
+    ----------
+    info : AudioInfo
+        What the source claims; its `sample_rate` and `channels` hold for every block.
+    warnings : list of str
+        What the listener should know: packets skipped, changes within the stream, claims that proved false. It is
+        complete when the blocks are exhausted.
+
+    """
+
+    @property
+    def info(self) -> AudioInfo:
+        """What the source claims."""
+        ...
+
+    @property
+    def warnings(self) -> list[str]:
+        """What went wrong so far, one sentence each."""
+        ...
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the audio in order. No block is empty or longer than a second.
+
+        Raises
+        ------
+        DecodeError
+            The backend cannot go on. What was yielded before is good.
+
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the source. It may be called at any time and more than once."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+class Backend(Protocol):
+    """A library that decodes.
+
+    Attributes
+    ----------
+    name : str
+        The name it is chosen by.
+    remedy : str
+        A sentence that tells how to get it.
+
+    """
+
+    name: str
+    remedy: str
+
+    def load(self) -> None:
+        """Make sure that the library works here, by using it. The verdict is kept for the life of the process.
+
+        Raises
+        ------
+        BackendUnavailableError
+            It does not.
+
+        """
+        ...
+
+    def open(self, source: Source) -> Decoder:
+        """Begin to decode a source.
+
+        Raises
+        ------
+        BackendUnavailableError
+            The library does not work here.
+        NoAudioStreamError
+            The container is valid and holds no audio that can be decoded.
+        UnreadableAudioError
+            This backend cannot read it.
+
+        """
+        ...

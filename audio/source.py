@@ -1,0 +1,315 @@
+"""What can be decoded, brought to one form: something that any backend can open afresh, as often as it needs to."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, Any, BinaryIO, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audio.errors import AudioFileNotFoundError, EmptyAudioError, InvalidSourceError, UnreadableAudioError
+
+READ_SIZE = 1 << 18
+"""Bytes asked of a source at a time: 256 KiB, so that slow storage is read in few calls."""
+
+
+@runtime_checkable
+class BinaryReader(Protocol):
+    """An object that reads bytes: an open file, a pipe, a socket's file, a response body."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to `size` bytes; none at the end."""
+        ...
+
+
+AudioSource: TypeAlias = (
+    "str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryReader | tuple[Any, int] | Source"
+)
+"""Everything that `Source.of` takes."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayAudio:
+    """Samples that are already decoded.
+
+    Attributes
+    ----------
+    samples : ndarray, shape (frames,) or two-dimensional in either order, any real dtype
+        The samples as they were given.
+    sample_rate : int
+        Samples per second and channel.
+
+    """
+
+    samples: NDArray[Any]
+    sample_rate: int
+
+
+class SharedReader(io.RawIOBase):
+    """An independent read position on a seekable binary file that several readers share.
+
+    Parameters
+    ----------
+    file : binary file
+        The shared file. It is never closed from here.
+    start : int
+        The offset in `file` that counts as position 0.
+    lock : threading.Lock
+        Held while the shared file is moved and read.
+
+    """
+
+    def __init__(self, file: Any, start: int, lock: threading.Lock) -> None:
+        super().__init__()
+        self._file = file
+        self._start = start
+        self._lock = lock
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill `buffer` from the current position and return the number of bytes written, 0 at the end."""
+        target = memoryview(buffer).cast("B")
+        with self._lock:
+            self._file.seek(self._start + self._position)
+            data = self._file.read(len(target))
+        count = len(data or b"")
+        target[:count] = data or b""
+        self._position += count
+        return count
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Move this reader alone and return its new position."""
+        if whence == os.SEEK_CUR:
+            offset += self._position
+        elif whence == os.SEEK_END:
+            with self._lock:
+                offset += int(self._file.seek(0, os.SEEK_END)) - self._start
+        if offset < 0:
+            raise ValueError(f"cannot seek to {offset}, before the beginning")
+        self._position = offset
+        return offset
+
+    def tell(self) -> int:
+        """Return the current position."""
+        return self._position
+
+
+class Source:
+    """One recording: a path, bytes, a binary file or an array with its sample rate.
+
+    Use `Source.of`. A source can be opened any number of times; each reader starts at the beginning and moves alone.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it: the path as it was given, "<bytes>", "<file>" or "<array>".
+    path : str or None
+        The path, for a source that is a regular file on disk.
+    array : ArrayAudio or None
+        The samples, for a source that needs no decoding.
+    size : int or None
+        Encoded bytes; None for an array.
+
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        path: str | None = None,
+        data: bytes | None = None,
+        file: Any = None,
+        start: int = 0,
+        size: int | None = None,
+        array: ArrayAudio | None = None,
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.array = array
+        self.size = size
+        self._data = data
+        self._file = file
+        self._start = start
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"Source({self.name!r}, size={self.size})"
+
+    @staticmethod
+    def of(source: AudioSource) -> Source:
+        """Return the source that an argument stands for.
+
+        Parameters
+        ----------
+        source : str, PathLike, bytes-like, binary file, (array, sample_rate) or Source
+            A string is always a path on this machine, never an address. A file object is read from where it stands;
+            one that cannot seek is copied to an unnamed temporary file first.
+
+        Raises
+        ------
+        InvalidSourceError
+            The argument is none of these.
+        AudioFileNotFoundError
+            The path does not exist, or is a folder.
+        EmptyAudioError
+            There are no bytes at all.
+        UnreadableAudioError
+            The path exists but may not be read.
+
+        """
+        if isinstance(source, Source):
+            return source
+        if isinstance(source, str | os.PathLike):
+            return _from_path(source)
+        if isinstance(source, bytes | bytearray | memoryview):
+            return _from_bytes(bytes(source))
+        if isinstance(source, tuple | list):
+            return Source("<array>", array=_array_audio(source))
+        if callable(getattr(source, "read", None)):
+            return _from_file(source, "<file>")
+        if isinstance(source, np.ndarray) or hasattr(source, "__array__"):
+            raise InvalidSourceError(
+                "an array alone does not say how fast its samples are to be played; pass (array, sample_rate)"
+            )
+        try:
+            data = bytes(memoryview(source))  # type: ignore[arg-type]  # array.array and the like
+        except TypeError:
+            raise InvalidSourceError(
+                f"cannot decode an object of type {type(source).__name__}; pass a path, bytes, a file opened in "
+                "binary mode, or (array, sample_rate)"
+            ) from None
+        return _from_bytes(data)
+
+    def open(self) -> BinaryIO:
+        """Return a new seekable binary reader at the beginning. Whoever opens it closes it.
+
+        The reader has no file name: FFmpeg would guess formats from its ending.
+
+        Raises
+        ------
+        TypeError
+            The source is an array.
+
+        """
+        if self.path is not None:
+            # By descriptor, so that the reader's `name` is a number and not the path.
+            return os.fdopen(os.open(self.path, os.O_RDONLY), "rb", buffering=READ_SIZE)
+        if self._data is not None:
+            return io.BytesIO(self._data)
+        if self._file is not None:
+            return io.BufferedReader(SharedReader(self._file, self._start, self._lock), READ_SIZE)
+        raise TypeError(f"{self.name} is an array; it has no bytes to read")
+
+    def head(self, size: int) -> bytes:
+        """Return the first `size` bytes, or fewer where there are no more."""
+        with self.open() as reader:
+            return reader.read(size)
+
+
+def _from_path(path: str | os.PathLike[str]) -> Source:
+    given = os.fspath(path)
+    name = os.fsdecode(given)
+    try:
+        status = os.stat(given)  # noqa: PTH116 - os.stat takes the path as given; Path would drop "./" and "//"
+    except PermissionError as error:
+        raise UnreadableAudioError(name, "its folder may not be entered; check the permissions") from error
+    except (OSError, ValueError) as error:
+        raise AudioFileNotFoundError(f"{name}: there is no such file; check the path") from error
+    if stat.S_ISDIR(status.st_mode):
+        raise AudioFileNotFoundError(f"{name}: this is a folder; name the recordings in it")
+    if not os.access(given, os.R_OK):
+        raise UnreadableAudioError(name, "it may not be read; check its permissions")
+    if not stat.S_ISREG(status.st_mode):
+        with open(given, "rb") as pipe:  # noqa: PTH123 - as above
+            return _spooled(pipe, name)
+    if status.st_size == 0:
+        raise EmptyAudioError(name, "the file is empty; record or copy it again")
+    return Source(name, path=name, size=status.st_size)
+
+
+def _from_bytes(data: bytes) -> Source:
+    if not data:
+        raise EmptyAudioError("<bytes>", "there are no bytes; pass the contents of a recording")
+    return Source("<bytes>", data=data, size=len(data))
+
+
+def _from_file(file: Any, name: str) -> Source:
+    if isinstance(file, io.TextIOBase):
+        raise InvalidSourceError('the file was opened for text; open it with mode "rb"')
+    start = _seekable_position(file)
+    if start is None:
+        return _spooled(file, name)
+    size = int(file.seek(0, os.SEEK_END)) - start
+    file.seek(start)
+    if size <= 0:
+        raise EmptyAudioError(name, "there are no bytes from its current position on; rewind it or pass another")
+    return Source(name, file=file, start=start, size=size)
+
+
+def _seekable_position(file: Any) -> int | None:
+    """Return where a file stands, or None if it cannot be rewound to there."""
+    seekable = getattr(file, "seekable", None)
+    if seekable is not None and not seekable():
+        return None
+    try:
+        start = int(file.tell())
+        end = file.seek(0, os.SEEK_END)
+        file.seek(start)
+    except (OSError, AttributeError, NotImplementedError, TypeError, ValueError):
+        return None
+    return start if isinstance(end, int) else None
+
+
+def _spooled(file: Any, name: str) -> Source:
+    """Copy what a stream has to give to a temporary file without a name, which vanishes with the process."""
+    copy: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the source
+    size = 0
+    while data := file.read(READ_SIZE):
+        if isinstance(data, str):
+            raise InvalidSourceError('the file gives text; open it with mode "rb"')
+        copy.write(data)
+        size += len(data)
+    copy.flush()
+    if size == 0:
+        with suppress(OSError):
+            copy.close()
+        raise EmptyAudioError(name, "the stream ended before its first byte; check what writes to it")
+    return Source(name, file=copy, size=size)
+
+
+def _array_audio(pair: Sequence[Any]) -> ArrayAudio:
+    if len(pair) != 2:
+        raise InvalidSourceError(f"expected (array, sample_rate), got {len(pair)} items")
+    samples, rate = pair
+    if np.ndim(samples) == 0 and np.ndim(rate) > 0:
+        raise InvalidSourceError("the sample rate comes second; pass (array, sample_rate)")
+    if isinstance(rate, bool) or not isinstance(rate, int | float | np.integer | np.floating) or rate != int(rate):
+        raise InvalidSourceError(f"the sample rate is a whole number of samples per second, not {rate!r}")
+    if rate <= 0:
+        raise InvalidSourceError(f"the sample rate must be above 0, not {rate!r}")
+    array = np.asarray(samples)
+    if array.dtype.kind not in "fiu" or array.ndim not in (1, 2):
+        raise InvalidSourceError(
+            f"expected real samples in one or two dimensions, not {array.dtype} in {array.ndim} dimensions"
+        )
+    if array.dtype.kind in "iu" and array.dtype.itemsize > 4:
+        raise InvalidSourceError(
+            f"{array.dtype} samples do not say what full scale is; pass float samples in [-1, 1], or int16 or int32"
+        )
+    return ArrayAudio(array, int(rate))
