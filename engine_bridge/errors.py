@@ -8,6 +8,7 @@
     ├── EngineUnavailableError   (ImportError) an engine whose library is absent or cannot load here
     ├── UnsupportedOptionError   (ValueError)  something this engine or model cannot do
     ├── EngineError                            the engine failed while recognising
+    ├── TranscriptFormatError    (ValueError)  a text that is no transcript of a version known here
     └── OutputError              (OSError)     a transcript that cannot be written
 """
 
@@ -55,6 +56,10 @@ class UnsupportedOptionError(EngineBridgeError, ValueError):
 
 class EngineError(EngineBridgeError):
     """The engine failed while recognising."""
+
+
+class TranscriptFormatError(EngineBridgeError, ValueError):
+    """The text is no transcript of a version that can be read here."""
 
 
 class OutputError(EngineBridgeError, OSError):

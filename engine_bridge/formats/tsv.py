@@ -1,0 +1,26 @@
+"""Tab-separated values, laid out as openai-whisper's: start and end in whole milliseconds, and the text."""
+
+from typing import TextIO
+
+from engine_bridge.formats.base import Format, one_line
+from engine_bridge.transcript import Transcript
+
+
+def write(transcript: Transcript, file: TextIO) -> None:
+    """Write a heading line and one line a segment.
+
+    Parameters
+    ----------
+    transcript : Transcript
+        What to write, suspect segments included. Tabs and line ends in a text become spaces.
+    file : text stream
+        Where to write it.
+
+    """
+    file.write("start\tend\ttext\n")
+    for segment in transcript.segments:
+        start_ms, end_ms = round(segment.start * 1000), round(segment.end * 1000)
+        file.write(f"{start_ms}\t{end_ms}\t{one_line(segment.text)}\n")
+
+
+FORMAT = Format("tsv", ".tsv", write)

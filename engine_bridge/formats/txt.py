@@ -1,0 +1,26 @@
+"""Plain text: one segment a line."""
+
+from typing import TextIO
+
+from engine_bridge.formats.base import Format, one_line
+from engine_bridge.transcript import Transcript
+
+
+def write(transcript: Transcript, file: TextIO) -> None:
+    """Write each segment's text on a line of its own; segments without text are left out.
+
+    Parameters
+    ----------
+    transcript : Transcript
+        What to write. Suspect segments are written like the others: this is `Transcript.text` in lines.
+    file : text stream
+        Where to write it.
+
+    """
+    for segment in transcript.segments:
+        line = one_line(segment.text)
+        if line:
+            file.write(line + "\n")
+
+
+FORMAT = Format("txt", ".txt", write)
