@@ -19,26 +19,34 @@ FloatArray = NDArray[np.float32]
 FRAMES_PER_SECOND = 100
 """Frames a second: a frame is 10 ms, the usual step of speech analysis."""
 
+SPEECH_EVIDENCE = 0.5
+"""Evidence from which on a frame counts as speech."""
+
 SILENCE_DB = -120.0
 """Level of a frame of zeros, in dB relative to full scale; nothing is quieter."""
 
 _COMB_SECONDS = 0.00025
-_TILE_SECONDS = 4  # samples per pass that stay in the processor's cache
+_TILE_FRAMES = 400  # what is worked on at a time stays in the processor's cache
 
-_PAGE_FRAMES = 3000
-_CELL_FRAMES = 50  # the background is looked for in every half second ...
-_CELL_RANK = 4  # ... as the fifth quietest of its frames ...
-_REACH_CELLS = 10  # ... and is the quietest within 5 s on either side.
-_EDGE_CELLS = 2
-_CONTEXT_FRAMES = (_REACH_CELLS + _EDGE_CELLS) * _CELL_FRAMES
+CELL_FRAMES = 50
+"""Frames in a cell of half a second, in which the extremes of the level are looked for."""
+
+_PAGE_FRAMES = 6000
+_FLOOR_RANK = 4  # the background of a cell is the fifth quietest of its frames,
+_REACH_CELLS = 10  # and that of a frame is the least of the cells within 5 s on either side
+_CONTEXT_FRAMES = (_REACH_CELLS + 2) * CELL_FRAMES
 _NO_SIGNAL_DB = -110.0  # digital silence says nothing about the background of the sound around it
 _LOWEST_FLOOR_DB = -92.0  # near the rounding noise of 16-bit samples (-98 dB); below lies nothing worth hearing
+# Speech is certain at 6 dB above the background for 40 ms; near it, 3 dB will do.
 _CERTAIN_DB = 6.0
 _POSSIBLE_DB = 3.0
 _SHORTEST_FRAMES = 4
 _NEAR_FRAMES = 25
-_PAD_FRAMES = 3
-_BRIDGE_FRAMES = 5
+# In doubt are the onset, the end, which fades into the background, and short dips: they count as speech as well.
+_ONSET_FRAMES = 4
+_FADE_FRAMES = 22
+_DIP_FRAMES = 3
+_DOUBT = 0.5
 
 
 def frame_length(sample_rate: int) -> int:
@@ -92,9 +100,11 @@ class EnvelopeMeter:
 
     def __init__(self, sample_rate: int) -> None:
         self._hop = frame_length(sample_rate)
-        self._lag = max(1, round(sample_rate * _COMB_SECONDS))
-        self._tile = self._hop * FRAMES_PER_SECOND * _TILE_SECONDS
-        self._held: FloatArray | None = None  # the comb's history, then the samples of the frame begun
+        self._lag = min(max(1, round(sample_rate * _COMB_SECONDS)), self._hop)
+        self._tile = _TILE_FRAMES
+        self._room = np.empty(_TILE_FRAMES * self._hop, np.float32)
+        self._past: FloatArray | None = None  # the last samples measured, for the comb
+        self._begun = np.empty(0, np.float32)
 
     def feed(self, samples: NDArray[np.generic]) -> FloatArray:
         """Return the levels of the frames that these samples complete.
@@ -113,32 +123,41 @@ class EnvelopeMeter:
         block = mono_samples(samples)
         if not len(block):
             return np.empty(0, np.float32)
-        if self._held is None:
-            self._held = np.full(self._lag, block[0], np.float32)
-        joined = np.concatenate([self._held, block])
-        whole = (len(joined) - self._lag) // self._hop * self._hop
-        self._held = joined[whole:].copy()
-        return self._levels(joined[: whole + self._lag])
+        if self._past is None:
+            self._past = np.full(self._lag, block[0], np.float32)
+        frames = (len(self._begun) + len(block)) // self._hop
+        energies = np.empty(frames, np.float32)
+        done = 0
+        if frames and len(self._begun):
+            missing = self._hop - len(self._begun)
+            self._measure(np.concatenate([self._begun, block[:missing]]), energies[:1])
+            self._begun, block, done = block[:0], block[missing:], 1
+        for first in range(done, frames, self._tile):
+            last = min(first + self._tile, frames)
+            begin, end = (first - done) * self._hop, (last - done) * self._hop
+            self._measure(block[begin:end], energies[first:last])
+        self._begun = np.concatenate([self._begun, block[(frames - done) * self._hop :]])
+        return _decibels(energies)
 
     def finish(self) -> FloatArray:
         """Return the level of the last frame, shape (0,) or (1,), from the samples there are."""
-        held, self._held = self._held, None
-        if held is None or len(held) == self._lag:
+        begun, self._begun = self._begun, self._begun[:0]
+        if self._past is None or not len(begun):
             return np.empty(0, np.float32)
-        difference = held[self._lag :] - held[: -self._lag]
+        difference = begun - np.concatenate([self._past, begun])[: len(begun)]
         return _decibels(np.array([np.mean(difference * difference)], np.float32))
 
-    def _levels(self, joined: FloatArray) -> FloatArray:
-        frames = (len(joined) - self._lag) // self._hop
-        energies = np.empty(frames, np.float32)
-        step = self._tile // self._hop
-        for first in range(0, frames, step):
-            last = min(first + step, frames)
-            begin, end = first * self._hop, last * self._hop
-            difference = joined[begin + self._lag : end + self._lag] - joined[begin:end]
-            rows = difference.reshape(last - first, self._hop)
-            np.einsum("ij,ij->i", rows, rows, out=energies[first:last])
-        return _decibels(energies / np.float32(self._hop))
+    def _measure(self, samples: FloatArray, energies: FloatArray) -> None:
+        """Write the mean squares of whole frames that directly follow those measured before."""
+        count, lag = len(samples), self._lag
+        past = self._past
+        difference = self._room[:count]
+        np.subtract(samples[lag:], samples[: count - lag], out=difference[lag:])
+        np.subtract(samples[:lag], past, out=difference[:lag])
+        rows = difference.reshape(-1, self._hop)
+        np.einsum("ij,ij->i", rows, rows, out=energies)
+        energies /= np.float32(self._hop)
+        self._past = samples[count - lag :].copy()
 
 
 def _decibels(energies: FloatArray) -> FloatArray:
@@ -204,13 +223,11 @@ class PagedFilter:
         return results
 
 
-def smooth_levels(levels: FloatArray) -> FloatArray:
-    """Return the level of the mean power over five frames, the same shape; the edges see zeros beyond them."""
-    power = np.zeros(len(levels) + 4, np.float32)
-    power[2:-2] = np.power(np.float32(10), levels / np.float32(10))
-    total = power[:-4] + power[1:-3] + power[2:-2] + power[3:-1] + power[4:]
-    result: FloatArray = 10 * np.log10(np.maximum(total / np.float32(5), np.float32(10 ** (SILENCE_DB / 10))))
-    return result
+def window_means(levels: FloatArray) -> FloatArray:
+    """Return the mean level over each frame and two frames on either side; the edge frames stand for those beyond."""
+    padded = np.pad(levels, 2, mode="edge")
+    total = padded[:-4] + padded[1:-3] + padded[2:-2] + padded[3:-1] + padded[4:]
+    return total * np.float32(0.2)
 
 
 def dilate(mask: NDArray[np.bool_], before: int, after: int) -> NDArray[np.bool_]:
@@ -237,19 +254,24 @@ def rolling_extreme(values: FloatArray, reach: int, *, lowest: bool) -> FloatArr
     return result
 
 
-def _cell_floor(smooth: FloatArray) -> FloatArray:
-    """Return the background of each half second, in dB; infinite where there is no signal to tell it from."""
-    cells = np.where(smooth < _NO_SIGNAL_DB, np.float32(np.inf), smooth).reshape(-1, _CELL_FRAMES)
-    return np.partition(cells, _CELL_RANK, axis=1)[:, _CELL_RANK]
+def cell_ranks(smooth: FloatArray, *ranks: int) -> list[FloatArray]:
+    """Return for each half second the level that so many of its 50 frames stay below, for one rank after the other."""
+    ordered = np.partition(smooth.reshape(-1, CELL_FRAMES), ranks, axis=1)
+    return [ordered[:, rank] for rank in ranks]
+
+
+def lowest_nearby(levels: FloatArray, reach: int) -> FloatArray:
+    """Return the least level of each cell and its neighbours, disregarding digital silence; infinite if all is that."""
+    return rolling_extreme(np.where(levels < _NO_SIGNAL_DB, np.float32(np.inf), levels), reach, lowest=True)
 
 
 def noise_floor(smooth: FloatArray) -> FloatArray:
-    """Return the background's level for each frame.
+    """Return the level of the background.
 
     Parameters
     ----------
     smooth : ndarray, shape (frames,), float32
-        Levels in dB from `smooth_levels`; a whole number of half seconds.
+        Levels in dB from `window_means`; a whole number of half seconds.
 
     Returns
     -------
@@ -257,9 +279,10 @@ def noise_floor(smooth: FloatArray) -> FloatArray:
         Levels in dB, at least -92.
 
     """
-    quietest = rolling_extreme(_cell_floor(smooth), _REACH_CELLS, lowest=True)
-    known = np.where(np.isfinite(quietest), quietest, np.float32(_LOWEST_FLOOR_DB))
-    return np.repeat(np.maximum(known, np.float32(_LOWEST_FLOOR_DB)), _CELL_FRAMES)
+    (quiet,) = cell_ranks(smooth, _FLOOR_RANK)
+    quietest = lowest_nearby(quiet, _REACH_CELLS)
+    quietest[np.isinf(quietest)] = _LOWEST_FLOOR_DB
+    return np.repeat(np.maximum(quietest, np.float32(_LOWEST_FLOOR_DB)), CELL_FRAMES)
 
 
 class SpeechDetector(Protocol):
@@ -312,16 +335,16 @@ class EnergyDetector:
 
     @staticmethod
     def _page(rows: FloatArray) -> FloatArray:
-        smooth = smooth_levels(rows[:, 0])
+        smooth = window_means(rows[:, 0])
         above = smooth - noise_floor(smooth)
-        above[smooth < _NO_SIGNAL_DB] = 0
-        certain = above >= _CERTAIN_DB
         half = _SHORTEST_FRAMES // 2
-        certain = dilate(erode(certain, half, half), half, half)
-        active = certain | ((above >= _POSSIBLE_DB) & dilate(certain, _NEAR_FRAMES, _NEAR_FRAMES))
-        active = erode(dilate(active, _BRIDGE_FRAMES, _BRIDGE_FRAMES), _BRIDGE_FRAMES, _BRIDGE_FRAMES)
-        active = dilate(active, _PAD_FRAMES, _PAD_FRAMES)
-        return active[_CONTEXT_FRAMES:-_CONTEXT_FRAMES].astype(np.float32)
+        certain = erode(above >= _CERTAIN_DB, half, half)
+        certain = dilate(certain, half, half)
+        speech = certain | ((above >= _POSSIBLE_DB) & dilate(certain, _NEAR_FRAMES, _NEAR_FRAMES))
+        wide = dilate(speech, _ONSET_FRAMES + _DIP_FRAMES, _FADE_FRAMES + _DIP_FRAMES)
+        doubt = erode(wide, _DIP_FRAMES, _DIP_FRAMES)
+        evidence = np.where(speech, np.float32(1), doubt * np.float32(_DOUBT))
+        return evidence[_CONTEXT_FRAMES:-_CONTEXT_FRAMES]
 
 
 def _joined(pages: list[FloatArray]) -> FloatArray:
@@ -366,5 +389,5 @@ def speech_stretches(
     evidence = [judge.feed(samples, meter.feed(samples))]
     evidence.append(judge.feed(samples[:0], meter.finish()))
     evidence.append(judge.finish())
-    speech = np.concatenate(evidence) >= 0.5
+    speech = np.concatenate(evidence) >= SPEECH_EVIDENCE
     return [(int(start) * hop, min(int(stop) * hop, len(samples))) for start, stop in true_runs(speech)]

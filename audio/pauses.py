@@ -3,38 +3,89 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from audio.energy import FloatArray, noise_floor, rolling_extreme, smooth_levels
+from audio.energy import (
+    CELL_FRAMES,
+    SPEECH_EVIDENCE,
+    FloatArray,
+    cell_ranks,
+    lowest_nearby,
+    rolling_extreme,
+    window_means,
+)
 
 FORCED_COST = 100.0
-"""From this cost on a cut lies in speech."""
+"""From this cost on a cut lies in speech: half a second of pause anywhere is worth more than any number of others."""
 
-CUT_CONTEXT_FRAMES = 600
+CONTEXT_FRAMES = 600
+"""Frames before and after a frame that its cost depends on, at most."""
 
-_CELL_FRAMES = 50
-_PEAK_REACH = 10
-_WINDOWS = ((10, 2.0), (20, 2.0), (40, 2.0), (80, 2.0), (160, 0.5), (320, 0.1))  # half widths in frames, weights
-_UNITS = 256
+_CERTAIN = 0.75
+_CLEARANCE_FRAMES = 5
+_REACH_CELLS = 10
+_FLOOR_RANK, _PEAK_RANK = 4, 45  # of the 50 frames of a cell
+_ABOVE_FLOOR_DB = 3.0
+_LEAST_RANGE_DB = 12.0
+# Half widths in frames, and weights. A pause costs nothing in the windows that fit into it, so that a longer one is
+# cheaper; the widest windows draw the cut to the middle of pauses of seconds.
+_WINDOWS = ((10, 2.0), (20, 2.0), (40, 2.0), (80, 2.0), (160, 0.5), (320, 0.1))
+_UNITS = 256  # loudness is counted in whole units, so that sums do not depend on where a page begins
 
 
-def cut_costs(levels: FloatArray, speech: NDArray[np.bool_]) -> FloatArray:
-    """Return what a cut before each frame costs."""
-    smooth = smooth_levels(levels)
-    floor = noise_floor(smooth)
-    peaks = np.partition(smooth.reshape(-1, _CELL_FRAMES), -5, axis=1)[:, -5]
-    peak = np.repeat(rolling_extreme(peaks, _PEAK_REACH, lowest=False), _CELL_FRAMES)
-    height = np.clip((smooth - floor - 3) / np.maximum(peak - floor - 3, 12), 0, 1)
-    height = np.where(speech, height, 0)
-    activity = np.rint(height * _UNITS).astype(np.int64)
+def cut_costs(levels: FloatArray, evidence: FloatArray) -> FloatArray:
+    """Return what a cut before each frame costs.
+
+    Parameters
+    ----------
+    levels : ndarray, shape (frames,), float32
+        Levels in dB from `EnvelopeMeter`; a whole number of half seconds.
+    evidence : ndarray, shape (frames,), float32 in [0, 1]
+        What a `SpeechDetector` says of the frames.
+
+    Returns
+    -------
+    ndarray, shape (frames,), float32
+        At least 0; `FORCED_COST` and more in speech.
+
+    """
+    loudness = _loudness(levels)
+    loudness[evidence < SPEECH_EVIDENCE] = 0
+    sums = np.zeros(len(levels) + 1, np.int32)
+    np.cumsum(loudness, out=sums[1:])
     costs = np.zeros(len(levels), np.float32)
     for half, weight in _WINDOWS:
-        costs += np.float32(weight / (_UNITS * 2 * half)) * box_sums(activity, half).astype(np.float32)
-    costs[box_sums(speech.astype(np.int64), 5) > 0] += FORCED_COST
+        costs += np.float32(weight / (_UNITS * 2 * half)) * _around(sums, half)
+    np.cumsum(evidence >= _CERTAIN, out=sums[1:])
+    costs[_around(sums, _CLEARANCE_FRAMES) > 0] += np.float32(FORCED_COST)
     return costs
 
 
-def box_sums(values: NDArray[np.int64], half: int) -> NDArray[np.int64]:
-    """Return for each index the sum of the `half` values before it and the `half` values from it on."""
-    sums = np.zeros(len(values) + 2 * half + 1, np.int64)
-    np.cumsum(values, out=sums[half + 1 : half + 1 + len(values)])
-    sums[half + 1 + len(values) :] = sums[half + len(values)]
-    return sums[2 * half : -1] - sums[: -2 * half - 1]
+def _loudness(levels: FloatArray) -> NDArray[np.int32]:
+    """Return how loud each frame is between the background and the peaks of the neighbourhood, in units."""
+    smooth = window_means(levels)
+    low, high = cell_ranks(smooth, _FLOOR_RANK, _PEAK_RANK)
+    low = lowest_nearby(low, _REACH_CELLS)
+    high = rolling_extreme(high, _REACH_CELLS, lowest=False)
+    low = np.minimum(low, high) + np.float32(_ABOVE_FLOOR_DB)
+    scale = np.float32(_UNITS) / np.maximum(high - low, np.float32(_LEAST_RANGE_DB))
+    height = (smooth.reshape(-1, CELL_FRAMES) - low[:, np.newaxis]) * scale[:, np.newaxis]
+    units: NDArray[np.int32] = np.clip(height, 0, _UNITS).astype(np.int32).reshape(-1)
+    return units
+
+
+def _around(sums: NDArray[np.int32], half: int) -> NDArray[np.int32]:
+    """Return for each frame the sum over `half` frames before it and `half` from it on; nothing lies beyond the ends.
+
+    Parameters
+    ----------
+    sums : ndarray, shape (frames + 1,)
+        Cumulative sums, from 0.
+    half : int
+        Half the width, at most half of the frames.
+
+    """
+    count = len(sums) - 1
+    around = np.empty(count, np.int32)
+    around[half : count - half] = sums[2 * half : count] - sums[: count - 2 * half]
+    around[:half] = sums[half : 2 * half]
+    around[count - half :] = sums[count] - sums[count - 2 * half : count - half]
+    return around
