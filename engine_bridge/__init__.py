@@ -1,0 +1,59 @@
+"""Chunks to an engine, and an engine's answers to one timed transcript."""
+
+from typing import TYPE_CHECKING
+
+from engine_bridge.errors import (
+    EngineBridgeError,
+    EngineError,
+    EngineSpecError,
+    EngineUnavailableError,
+    ModelNotFoundError,
+    OutputError,
+    UnsupportedOptionError,
+)
+from engine_bridge.transcript import Gap, Segment, Transcript, Word
+
+if TYPE_CHECKING:
+    from engine_bridge.engines.open import open_engine
+    from engine_bridge.formats import read_json, render
+    from engine_bridge.pipeline import Progress, Transcription, stream_transcript, transcribe
+
+_LAZY = {
+    "Progress": "engine_bridge.pipeline",
+    "Transcription": "engine_bridge.pipeline",
+    "open_engine": "engine_bridge.engines.open",
+    "read_json": "engine_bridge.formats",
+    "render": "engine_bridge.formats",
+    "stream_transcript": "engine_bridge.pipeline",
+    "transcribe": "engine_bridge.pipeline",
+}
+
+__all__ = [
+    "EngineBridgeError",
+    "EngineError",
+    "EngineSpecError",
+    "EngineUnavailableError",
+    "Gap",
+    "ModelNotFoundError",
+    "OutputError",
+    "Progress",
+    "Segment",
+    "Transcript",
+    "Transcription",
+    "UnsupportedOptionError",
+    "Word",
+    "open_engine",
+    "read_json",
+    "render",
+    "stream_transcript",
+    "transcribe",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import what needs numpy only when it is asked for, so that the errors and results cost nothing."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)

@@ -56,7 +56,7 @@ def mel_filters(mels: int) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=1)
 def _hann_window() -> NDArray[np.float32]:
-    return np.hanning(FFT_FRAMES + 1)[:-1].astype(np.float32)
+    return np.asarray(np.hanning(FFT_FRAMES + 1)[:-1], dtype=np.float32)
 
 
 def log_mel_spectrogram(samples: NDArray[np.float32], mels: int = 80) -> NDArray[np.float32]:

@@ -23,7 +23,6 @@ from engine_bridge.engines.protocol import (
     EngineCapabilities,
     LanguageProbabilities,
 )
-from engine_bridge.engines.sentences import segments_from_words
 from engine_bridge.engines.whisper_tokens import MAX_CONTEXT_TOKENS, WhisperTokens
 from engine_bridge.engines.word_times import words_from_alignment
 from engine_bridge.errors import EngineError, EngineUnavailableError, UnsupportedOptionError
@@ -262,7 +261,7 @@ class EmbeddedEngine:
         if options is None:
             return self._languages(encoded)
         if options.language is not None or not self._tokens.multilingual:
-            languages = [(options.language or "en", None)] * len(batch)
+            languages: list[tuple[str, float | None]] = [(options.language or "en", None)] * len(batch)
         else:
             languages = [(ranked[0][0], ranked[0][1]) for ranked in self._languages(encoded)]
         results: dict[int, ClipResult] = {}
@@ -344,7 +343,7 @@ class EmbeddedEngine:
         language: str,
         options: DecodingOptions,
     ) -> list[tuple[ClipSegment, ...]]:
-        """Time the words of decoded clips by the decoder's attention to the audio, and build segments of them."""
+        """Time the words of decoded clips by the decoder's attention to the audio."""
         texts = [self._tokens.text_tokens(written) for written in tokens]
         spoken = [index for index, text in enumerate(texts) if text]
         segments: list[tuple[ClipSegment, ...]] = [()] * len(texts)
@@ -363,5 +362,7 @@ class EmbeddedEngine:
                 alignment.text_token_probs,
                 frames[index] / SAMPLE_RATE,
             )
-            segments[index] = segments_from_words(words)
+            segments[index] = (
+                ClipSegment(words[0].start, words[-1].end, self._tokens.decode(texts[index]).strip(), tuple(words)),
+            )
         return segments

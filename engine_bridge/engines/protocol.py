@@ -83,7 +83,10 @@ class DecodingOptions:
 
 @dataclass(frozen=True)
 class ClipWord:
-    """A word with its times in seconds from the clip's start."""
+    """A word with its times in seconds from the clip's start.
+
+    The text keeps the space that separates it from the word before, so that texts join into the segment's text.
+    """
 
     start: float
     end: float

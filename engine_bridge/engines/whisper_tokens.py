@@ -18,8 +18,8 @@ MAX_PROMPT_TOKENS = MAX_CONTEXT_TOKENS // 2 - 1
 
 _WORDS_WITHOUT_SPACES = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
 # Marks that belong to the word after them, and to the word before them.
-_OPENING = "\"'“¿([{-"
-_CLOSING = "\"'.。,,!!??::”)]}、"
+_OPENING = "\"'\u201c\u00bf([{-"
+_CLOSING = "\"'.\u3002,\uff0c!\uff01?\uff1f:\uff1a\u201d)]}\u3001"
 
 
 @dataclass(frozen=True)

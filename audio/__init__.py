@@ -1,0 +1,57 @@
+"""Files, bytes and arrays in; mono blocks and chunks out. No model, no network, and no torch unless asked for."""
+
+from audio.channels import AudioSpec, ChannelReduction, normalize_audio, to_frames_first
+from audio.chunk import Chunk
+from audio.decoders import Decoder, available_backends, open_decoder
+from audio.errors import (
+    AudioError,
+    AudioFileNotFoundError,
+    BackendUnavailableError,
+    ChannelLayoutError,
+    DecodeError,
+    EmptyAudioError,
+    InvalidSourceError,
+    LimitExceededError,
+    NoAudioStreamError,
+    ResampleError,
+    SplitError,
+    UnreadableAudioError,
+)
+from audio.info import AudioInfo, StreamInfo, probe
+from audio.load import load_audio
+from audio.resample import open_resampler, resample
+from audio.split import split_audio, stream_chunks
+from audio.stream import MonoStream, open_stream
+
+__all__ = [
+    "AudioError",
+    "AudioFileNotFoundError",
+    "AudioInfo",
+    "AudioSpec",
+    "BackendUnavailableError",
+    "ChannelLayoutError",
+    "ChannelReduction",
+    "Chunk",
+    "DecodeError",
+    "Decoder",
+    "EmptyAudioError",
+    "InvalidSourceError",
+    "LimitExceededError",
+    "MonoStream",
+    "NoAudioStreamError",
+    "ResampleError",
+    "SplitError",
+    "StreamInfo",
+    "UnreadableAudioError",
+    "available_backends",
+    "load_audio",
+    "normalize_audio",
+    "open_decoder",
+    "open_resampler",
+    "open_stream",
+    "probe",
+    "resample",
+    "split_audio",
+    "stream_chunks",
+    "to_frames_first",
+]

@@ -1,0 +1,73 @@
+"""Which speech has text, and which has none."""
+
+from collections.abc import Sequence
+
+from engine_bridge.stitch import Seconds
+from engine_bridge.transcript import Segment
+
+TOLERANCE = 0.35
+"""Seconds around a word that count as covered: edges of words and of speech stretches are known no better."""
+
+SHORTEST_UNCOVERED = 0.6
+"""Seconds of speech without text that are worth asking again; a breath or a click is shorter."""
+
+BRIDGED_PAUSE = 1.0
+"""Seconds between two uncovered stretches that are still asked for together."""
+
+
+def uncovered_speech(speech: Sequence[Seconds], segments: Sequence[Segment]) -> list[Seconds]:
+    """Return the parts of the speech stretches that lie under no text.
+
+    Parameters
+    ----------
+    speech : sequence of (start, end)
+        Stretches in seconds, ascending.
+    segments : sequence of Segment
+        The text; words count one by one where they are timed, whole segments elsewhere.
+
+    Returns
+    -------
+    list of (start, end)
+        Ascending; parts that lie close together are joined, and short ones are left out.
+
+    """
+    covered = [
+        (word.start - TOLERANCE, word.end + TOLERANCE) for segment in segments for word in (segment.words or (segment,))
+    ]
+    open_parts = [part for stretch in speech for part in _without(stretch, covered)]
+    return [part for part in _joined(open_parts) if _spoken(part, open_parts) >= SHORTEST_UNCOVERED]
+
+
+def covered_seconds(speech: Sequence[Seconds], segments: Sequence[Segment]) -> float:
+    """Return how many seconds of the speech stretches lie under segments."""
+    return sum(
+        end - start - sum(b - a for a, b in _without((start, end), [(s.start, s.end) for s in segments]))
+        for start, end in speech
+    )
+
+
+def _without(stretch: Seconds, covered: Sequence[Seconds]) -> list[Seconds]:
+    """Return what is left of a stretch after taking the covered parts away."""
+    left = [stretch]
+    for start, end in covered:
+        left = [
+            part
+            for first, last in left
+            for part in ((first, min(last, start)), (max(first, end), last))
+            if part[0] < part[1]
+        ]
+    return left
+
+
+def _joined(parts: Sequence[Seconds]) -> list[Seconds]:
+    joined: list[Seconds] = []
+    for start, end in parts:
+        if joined and start - joined[-1][1] <= BRIDGED_PAUSE:
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _spoken(whole: Seconds, parts: Sequence[Seconds]) -> float:
+    return sum(end - start for start, end in parts if whole[0] <= start and end <= whole[1])

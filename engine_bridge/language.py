@@ -1,0 +1,80 @@
+"""The language of a recording, by a vote of several of its chunks."""
+
+import threading
+from collections import Counter
+from concurrent.futures import Future
+
+from audio.chunk import Chunk
+from audio.positions import seconds_from_samples
+from engine_bridge.engines.protocol import Engine, LanguageProbabilities
+
+VOTES = 5
+"""Chunks with speech that are asked. The first half minute alone is often an intro, music or another language."""
+
+
+class LanguageVote:
+    """Asks the first chunks with speech for their language; each counts with its seconds of speech.
+
+    Parameters
+    ----------
+    engine : Engine
+        One that detects languages.
+
+    Attributes
+    ----------
+    decided : Future of (str or None)
+        The language, once enough chunks have been heard; None when there was no speech at all.
+    probability : float or None
+        The language's share of all votes, once it is decided.
+
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._offered = 0
+        self._counted = 0
+        self._closed = False
+        self._votes: Counter[str] = Counter()
+        self.decided: Future[str | None] = Future()
+        self.probability: float | None = None
+
+    def offer(self, chunk: Chunk) -> None:
+        """Let a chunk vote, if it holds speech and votes are still wanted."""
+        spoken = sum(stop - start for start, stop in chunk.speech)
+        with self._lock:
+            if not spoken or self._closed:
+                return
+            self._offered += 1
+            self._closed = self._offered == VOTES
+        weight = seconds_from_samples(spoken, chunk.sample_rate)
+        ballot = self._engine.detect_language(chunk.samples)
+        ballot.add_done_callback(lambda future: self._count(future, weight))
+
+    def close(self) -> None:
+        """Say that no more chunks will come."""
+        with self._lock:
+            self._closed = True
+        self._decide()
+
+    def _count(self, ballot: "Future[LanguageProbabilities]", weight: float) -> None:
+        failure = None if ballot.cancelled() else ballot.exception()
+        with self._lock:
+            self._counted += 1
+            if failure is None and not ballot.cancelled():
+                for language, probability in ballot.result():
+                    self._votes[language] += weight * probability
+        if failure is not None and not self.decided.done():
+            self.decided.set_exception(failure)
+        self._decide()
+
+    def _decide(self) -> None:
+        with self._lock:
+            if not self._closed or self._counted < self._offered or self.decided.done():
+                return
+            if not self._votes:
+                self.decided.set_result(None)
+                return
+            (language, votes), *_ = self._votes.most_common(1)
+            self.probability = votes / self._votes.total()
+            self.decided.set_result(language)

@@ -1,0 +1,335 @@
+"""The stream from a source to its transcript.
+
+A producer thread decodes, resamples and splits, ahead of the engine by a bounded number of chunks. The consumer's own
+thread carries the recognitions: it wakes when a chunk has come or an engine's answer is ready, and yields segments in
+the recording's order. Memory depends on the bound, not on the recording's length.
+"""
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from audio.channels import ChannelReduction
+from audio.chunk import Chunk
+from audio.info import AudioInfo
+from audio.source import AudioSource, Source
+from audio.split import stream_chunks
+from audio.stream import MonoStream, open_stream
+from engine_bridge.engines.open import DEFAULT_SPEC, open_engine
+from engine_bridge.engines.protocol import DecodingOptions, Engine
+from engine_bridge.language import VOTES, LanguageVote
+from engine_bridge.recognition import recognise
+from engine_bridge.stitch import in_order
+from engine_bridge.tasks import Task
+from engine_bridge.transcript import Gap, Segment, Transcript
+
+KEPT_SILENCE_SECONDS = 1.0
+"""Pauses longer than about this are shortened before the engine sees them: silence costs as much as speech there."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a transcription has come.
+
+    Attributes
+    ----------
+    audio_seconds : float
+        Seconds of the recording that are done.
+    total_seconds : float or None
+        What the file claims as its length; an estimate.
+    elapsed_seconds : float
+        Wall-clock seconds since the start.
+
+    """
+
+    audio_seconds: float
+    total_seconds: float | None
+    elapsed_seconds: float
+
+    @property
+    def speed(self) -> float:
+        """Seconds of audio done in one second."""
+        return self.audio_seconds / self.elapsed_seconds if self.elapsed_seconds else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Wall-clock seconds left, by the speed so far and the claimed length."""
+        if self.total_seconds is None or not self.speed:
+            return None
+        return max(0.0, self.total_seconds - self.audio_seconds) / self.speed
+
+
+@dataclass(frozen=True)
+class _End:
+    """The producer is done: the recording has ended, or failed."""
+
+    failure: BaseException | None
+
+
+class Transcription:
+    """A transcription under way: iterate for segments, then ask for the `result`.
+
+    Made by `stream_transcript`. Iterating yields each `Segment` as soon as everything before it is known. Leaving the
+    iteration early and closing gives everything back: threads, requests, files.
+
+    Attributes
+    ----------
+    info : AudioInfo
+        What is known of the recording before decoding.
+
+    """
+
+    def __init__(
+        self,
+        source: str,
+        stream: MonoStream,
+        engine: Engine,
+        options: DecodingOptions,
+        *,
+        owns_engine: bool,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self._source = source
+        self._stream = stream
+        self._engine = engine
+        self._options = options
+        self._owns_engine = owns_engine
+        self._on_progress = on_progress
+        self._started = time.perf_counter()
+        self._seconds: dict[str, float] = dict.fromkeys(("decode and split", "wait for the engine"), 0.0)
+        self._segments: list[Segment] = []
+        self._gaps: list[Gap] = []
+        self._done_until = 0.0
+        self._speech_seconds = 0.0
+        self._vote = LanguageVote(engine) if options.language is None and engine.capabilities.detects_language else None
+        self._events: queue.SimpleQueue[Chunk | _End | Task] = queue.SimpleQueue()
+        self._room = threading.Semaphore(max(engine.preferred_in_flight, 2 * VOTES))
+        self._closing = threading.Event()
+        self._producer = threading.Thread(target=self._produce, name="auricle-decode", daemon=True)
+        self._tasks: deque[tuple[Chunk, Task]] = deque()
+        self._iterator = self._run()
+
+    @property
+    def info(self) -> AudioInfo:
+        """What is known of the recording before decoding."""
+        return self._stream.info
+
+    @property
+    def progress(self) -> Progress:
+        """How far the transcription has come."""
+        return Progress(self._done_until, self.info.claimed_duration, time.perf_counter() - self._started)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return self._iterator
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop: cancel what waits, join the threads, close the recording and an engine opened for it."""
+        self._closing.set()
+        self._room.release()
+        self._iterator.close()
+        if self._producer.ident is not None:
+            self._producer.join()
+        self._stream.close()
+        if self._owns_engine:
+            self._engine.close()
+
+    def result(self) -> Transcript:
+        """Return the transcript, after recognising whatever is left of the recording.
+
+        Raises
+        ------
+        AudioError
+            If the recording cannot be decoded to its end; segments found before have been yielded.
+        EngineBridgeError
+            If the engine fails.
+
+        """
+        for _ in self._iterator:
+            pass
+        language = self._options.language
+        if self._vote is not None and self._vote.decided.done():
+            language = self._vote.decided.result()
+        elif language is None and len(self._engine.capabilities.languages) == 1:
+            language = self._engine.capabilities.languages[0]
+        return Transcript(
+            segments=tuple(self._segments),
+            gaps=tuple(self._gaps),
+            duration=self._stream.duration,
+            language=language,
+            source=self._source,
+            engine=self._engine.spec,
+            backend=self.info.backend,
+            claimed_duration=self.info.claimed_duration,
+            warnings=tuple(self._stream.warnings),
+            timings={**self._seconds, **self._engine.timings(), "total": time.perf_counter() - self._started},
+        )
+
+    def _produce(self) -> None:
+        failure: BaseException | None = None
+        try:
+            capabilities = self._engine.capabilities
+            chunks = stream_chunks(
+                self._stream,
+                capabilities.sample_rate,
+                max_duration=capabilities.max_clip_seconds,
+                keep_silence=KEPT_SILENCE_SECONDS,
+            )
+            while True:
+                start = time.perf_counter()
+                chunk = next(chunks, None)
+                self._seconds["decode and split"] += time.perf_counter() - start
+                if chunk is None:
+                    break
+                self._room.acquire()
+                if self._closing.is_set():
+                    break
+                self._events.put(chunk)
+        except BaseException as error:  # noqa: BLE001 - raised again in the consumer's thread
+            failure = error
+        self._events.put(_End(failure))
+
+    def _run(self) -> Generator[Segment, None, None]:
+        self._producer.start()
+        end: _End | None = None
+        try:
+            while end is None or self._tasks:
+                start = time.perf_counter()
+                event = self._events.get()
+                self._seconds["wait for the engine"] += time.perf_counter() - start
+                if isinstance(event, _End):
+                    end = event
+                    if self._vote is not None:
+                        self._vote.close()
+                elif isinstance(event, Chunk):
+                    self._begin(event)
+                else:
+                    event.advance()
+                yield from self._finished()
+        finally:
+            for _, task in self._tasks:
+                task.cancel()
+            self._tasks.clear()
+        if end.failure is not None:
+            raise end.failure
+
+    def _begin(self, chunk: Chunk) -> None:
+        language = None
+        if self._vote is not None:
+            self._vote.offer(chunk)
+            language = self._vote.decided
+        task = Task(recognise(chunk, self._engine, self._options, language), self._events)
+        self._tasks.append((chunk, task))
+        task.advance()
+
+    def _finished(self) -> Iterator[Segment]:
+        """Yield the text of the chunks at the head of the line that are done."""
+        while self._tasks and (outcome := self._tasks[0][1].outcome) is not None:
+            chunk, _ = self._tasks.popleft()
+            self._room.release()
+            self._gaps += outcome.gaps
+            reached = self._segments[-1].end if self._segments else 0.0
+            self._done_until = chunk.stop_seconds
+            for segment in in_order(outcome.segments, reached, chunk.stop_seconds):
+                self._segments.append(segment)
+                yield segment
+            if self._on_progress is not None:
+                self._on_progress(self.progress)
+
+
+def stream_transcript(
+    source: AudioSource,
+    *,
+    engine: str | Engine = DEFAULT_SPEC,
+    language: str | None = None,
+    task: str = "transcribe",
+    beam_size: int = 1,
+    prompt: str | None = None,
+    audio_backend: str = "auto",
+    channel_reduction: ChannelReduction = ChannelReduction.MEAN,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Transcription:
+    """Start transcribing a recording; iterate over the result for segments as they become known.
+
+    Parameters
+    ----------
+    source : path, bytes, binary file object, or (array, sample rate)
+        The recording, of any length and format.
+    engine : str or Engine
+        A specification for `open_engine`, or an engine that stays open afterwards.
+    language : str or None
+        ISO 639-1 code; None lets the engine detect it.
+    task : str
+        "transcribe", or "translate" into English.
+    beam_size : int
+        1 for greedy search; more costs time.
+    prompt : str or None
+        Text that sets spelling and style, given to the engine before every chunk.
+    audio_backend : str
+        "auto", or a decoder by name, which then has no fallback.
+    channel_reduction : ChannelReduction
+        How channels become one.
+    on_progress : callable or None
+        Called with a `Progress` after each chunk.
+
+    Raises
+    ------
+    AudioError
+        If the source cannot be opened.
+    EngineBridgeError
+        If the engine cannot be opened or cannot do what is asked.
+
+    """
+    recording = Source.of(source)
+    options = DecodingOptions(language=language, task=task, beam_size=beam_size, prompt=prompt)
+    opened = open_engine(engine) if isinstance(engine, str) else engine
+    owns_engine = isinstance(engine, str)
+    try:
+        opened.check(options)
+        stream = open_stream(
+            recording, opened.capabilities.sample_rate, backend=audio_backend, reduction=channel_reduction
+        )
+    except BaseException:
+        if owns_engine:
+            opened.close()
+        raise
+    return Transcription(recording.name, stream, opened, options, owns_engine=owns_engine, on_progress=on_progress)
+
+
+def transcribe(
+    source: AudioSource,
+    *,
+    engine: str | Engine = DEFAULT_SPEC,
+    language: str | None = None,
+    task: str = "transcribe",
+    beam_size: int = 1,
+    prompt: str | None = None,
+    audio_backend: str = "auto",
+    channel_reduction: ChannelReduction = ChannelReduction.MEAN,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Transcript:
+    """Transcribe a recording. Takes the arguments of `stream_transcript`, and raises what it raises."""
+    with stream_transcript(
+        source,
+        engine=engine,
+        language=language,
+        task=task,
+        beam_size=beam_size,
+        prompt=prompt,
+        audio_backend=audio_backend,
+        channel_reduction=channel_reduction,
+        on_progress=on_progress,
+    ) as transcription:
+        return transcription.result()

@@ -1,0 +1,176 @@
+"""One chunk through the engine: ask, check, ask again for what is missing.
+
+A recognition is a generator. It yields the futures it waits for, is resumed with their results, and returns the
+outcome, so that one thread can carry many of them at once and each still reads from top to bottom.
+"""
+
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from audio.chunk import Chunk
+from audio.positions import samples_from_seconds
+from engine_bridge.coverage import uncovered_speech
+from engine_bridge.engines.protocol import ClipResult, DecodingOptions, Engine
+from engine_bridge.levels import level_speech
+from engine_bridge.stitch import Seconds, place, segments_of, speech_seconds
+from engine_bridge.text_checks import why_suspect
+from engine_bridge.transcript import Gap, Segment
+
+Waiting = Generator[Sequence["Future[Any]"], list[Any], "Outcome"]
+"""A recognition under way: yields what it waits for, receives the results, returns the outcome."""
+
+RETRY_BEAM = 5
+"""Beam size of second attempts, as OpenAI's and its descendants' default."""
+
+RETRY_TEMPERATURE = 0.4
+"""Temperature of the last attempt, which breaks loops that the likeliest text falls into."""
+
+RETRY_MARGIN = 0.2
+"""Seconds of the recording on both sides of a stretch that is sent again, within its chunk."""
+
+LEAST_CONFIDENCE = 0.45
+"""Mean word probability below which text of a second attempt is not believed: it was asked for because the first
+attempt heard nothing there, so it has to be better than a guess."""
+
+SILENT_PROBABILITY = 0.6
+SILENT_LOG_PROBABILITY = -1.0
+"""Text counts as invented when the model itself gives at least this probability to silence and less than this mean log
+probability to the text: OpenAI Whisper's defaults."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one chunk: text and gaps in seconds of the recording, and the language it is in."""
+
+    segments: tuple[Segment, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """The text that one request gave, and what speaks against it."""
+
+    segments: tuple[Segment, ...]
+    fault: str | None
+
+
+def recognise(
+    chunk: Chunk, engine: Engine, options: DecodingOptions, language: "Future[str | None] | None" = None
+) -> Waiting:
+    """Recognise one chunk.
+
+    The chunk is sent whole. A text that loops or is invented is asked for again by a short ladder: beam search, then
+    sampling. Speech that still lies under no text is sent again on its own; what then has no text becomes a gap.
+
+    Parameters
+    ----------
+    chunk : Chunk
+        Its samples at the engine's rate and within its longest clip.
+    engine : Engine
+        Where the clips go.
+    options : DecodingOptions
+        For the first attempt.
+    language : Future or None
+        The language to use instead of the options' own, when it will only be known later.
+
+    """
+    speech = speech_seconds(chunk)
+    if not speech or not len(chunk.samples):
+        return Outcome()
+    if language is not None:
+        (spoken,) = yield [language]
+        options = replace(options, language=spoken)
+    attempts = 0
+    best = _Attempt((), None)
+    for rung in _ladder(engine, options):
+        attempts += 1
+        (result,) = yield [engine.submit(level_speech(chunk), rung)]
+        attempt = _judged(chunk, result, speech, options)
+        if best.fault is not None or attempts == 1:
+            best = attempt
+        if best.fault is None:
+            break
+    segments = [replace(segment, attempts=attempts) for segment in best.segments]
+    if best.fault is not None:
+        segments = [replace(segment, suspect=best.fault) for segment in segments]
+
+    found, gaps = yield from _recover(chunk, engine, options, speech, segments)
+    return Outcome(tuple(sorted((*segments, *found), key=lambda segment: segment.start)), tuple(gaps))
+
+
+def _ladder(engine: Engine, options: DecodingOptions) -> list[DecodingOptions]:
+    rungs = [options]
+    if engine.capabilities.beam_search and options.beam_size < RETRY_BEAM and options.temperature == 0:
+        rungs.append(replace(options, beam_size=RETRY_BEAM, prompt=None))
+    rungs.append(replace(options, beam_size=1, temperature=max(options.temperature, RETRY_TEMPERATURE), prompt=None))
+    return rungs
+
+
+def _judged(chunk: Chunk, result: ClipResult, speech: Sequence[Seconds], options: DecodingOptions) -> _Attempt:
+    segments = tuple(segments_of(place(result, chunk), speech, result))
+    if _is_silent(result):
+        return _Attempt((), None)
+    text = " ".join(segment.text for segment in segments)
+    spoken = sum(end - start for start, end in speech)
+    return _Attempt(segments, why_suspect(text, spoken, options.prompt))
+
+
+def _is_silent(result: ClipResult) -> bool:
+    silence, text = result.no_speech_probability, result.average_log_probability
+    return silence is not None and text is not None and silence > SILENT_PROBABILITY and text < SILENT_LOG_PROBABILITY
+
+
+def _recover(
+    chunk: Chunk,
+    engine: Engine,
+    options: DecodingOptions,
+    speech: Sequence[Seconds],
+    segments: Sequence[Segment],
+) -> Generator[Sequence["Future[Any]"], list[Any], tuple[list[Segment], list[Gap]]]:
+    """Send the stretches without text again, each on its own, and return their text and the gaps that remain."""
+    missing = uncovered_speech(speech, segments)
+    if not missing:
+        return [], []
+    again = replace(options, prompt=None, temperature=0.0)
+    if engine.capabilities.beam_search:
+        again = replace(again, beam_size=max(RETRY_BEAM, options.beam_size))
+    parts = [_part(chunk, start, end) for start, end in missing]
+    results = yield [engine.submit(part.samples, again) for part in parts]
+
+    found: list[Segment] = []
+    gaps: list[Gap] = []
+    for part, (start, end), result in zip(parts, missing, results, strict=True):
+        attempt = _judged(part, result, speech_seconds(part), again)
+        believed = [
+            replace(segment, attempts=2)
+            for segment in attempt.segments
+            if attempt.fault is None and (segment.confidence is None or segment.confidence >= LEAST_CONFIDENCE)
+        ]
+        found += believed
+        gaps += [
+            Gap(first, last, "the engine returned no text it stands behind")
+            for first, last in uncovered_speech([(start, end)], believed)
+        ]
+    return found, gaps
+
+
+def _part(chunk: Chunk, start: float, end: float) -> Chunk:
+    """Return the piece of a chunk around a stretch, as a chunk of its own."""
+    rate = chunk.sample_rate
+    margin = samples_from_seconds(RETRY_MARGIN, rate)
+    first = max(chunk.start, samples_from_seconds(start, rate) - margin)
+    last = min(chunk.stop, samples_from_seconds(end, rate) + margin)
+    kept, pieces, passed = [], [], 0
+    for kept_start, kept_stop in chunk.kept:
+        lower, upper = max(first, kept_start), min(last, kept_stop)
+        if lower < upper:
+            kept.append((lower, upper))
+            pieces.append(slice(passed + lower - kept_start, passed + upper - kept_start))
+        passed += kept_stop - kept_start
+    samples = np.concatenate([chunk.samples[piece] for piece in pieces])
+    inside = tuple((max(a, first), min(b, last)) for a, b in chunk.speech if a < last and b > first)
+    return Chunk(chunk.index, first, last, rate, samples, tuple(kept), inside)

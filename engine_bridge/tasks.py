@@ -1,0 +1,70 @@
+"""Many recognitions carried by one thread."""
+
+import queue
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from engine_bridge.recognition import Outcome, Waiting
+
+
+class Task:
+    """A recognition and the futures it waits for.
+
+    Parameters
+    ----------
+    recognition : generator
+        See `engine_bridge.recognition`.
+    ready : queue
+        Receives this task whenever all that it waits for has come.
+
+    Attributes
+    ----------
+    outcome : Outcome or None
+        The result, once there is one.
+
+    """
+
+    def __init__(self, recognition: Waiting, ready: "queue.SimpleQueue[Any]") -> None:
+        self._recognition = recognition
+        self._ready = ready
+        self._futures: Sequence[Future[Any]] = ()
+        self.outcome: Outcome | None = None
+
+    def advance(self) -> None:
+        """Run until the recognition waits again or ends. Raises what the recognition or its futures raised."""
+        try:
+            if self._futures:
+                self._futures = self._recognition.send([future.result() for future in self._futures])
+            else:
+                self._futures = next(self._recognition)
+        except StopIteration as stop:
+            self.outcome = stop.value
+            return
+        _Countdown(self._futures, self, self._ready)
+
+    def cancel(self) -> None:
+        """Give up; what the engine has not begun is not computed."""
+        for future in self._futures:
+            future.cancel()
+        self._recognition.close()
+
+
+class _Countdown:
+    """Announces a task when the last of its futures is done, whichever thread that happens in."""
+
+    def __init__(self, futures: Sequence[Future[Any]], task: Task, ready: "queue.SimpleQueue[Any]") -> None:
+        self._left = len(futures)
+        self._lock = threading.Lock()
+        self._task = task
+        self._ready = ready
+        for future in futures:
+            future.add_done_callback(self._done)
+
+    def _done(self, _: "Future[Any]") -> None:
+        with self._lock:
+            self._left -= 1
+            last = self._left == 0
+        if last:
+            self._ready.put(self._task)
