@@ -51,7 +51,7 @@ class EngineUnavailableError(EngineBridgeError, ImportError):
 
 
 class UnsupportedOptionError(EngineBridgeError, ValueError):
-    """This engine or model cannot do what was asked."""
+    """The engine or model cannot do what was asked."""
 
 
 class EngineError(EngineBridgeError):

@@ -56,7 +56,9 @@ def mel_filters(mels: int) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=1)
 def _hann_window() -> NDArray[np.float32]:
-    return np.asarray(np.hanning(FFT_FRAMES + 1)[:-1], dtype=np.float32)
+    window = np.empty(FFT_FRAMES, dtype=np.float32)
+    window[:] = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FFT_FRAMES) / FFT_FRAMES)
+    return window
 
 
 def log_mel_spectrogram(samples: NDArray[np.float32], mels: int = 80) -> NDArray[np.float32]:

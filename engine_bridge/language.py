@@ -1,7 +1,7 @@
 """The language of a recording, by a vote of several of its chunks."""
 
 import threading
-from collections import Counter
+from collections import defaultdict
 from concurrent.futures import Future
 
 from audio.chunk import Chunk
@@ -35,7 +35,7 @@ class LanguageVote:
         self._offered = 0
         self._counted = 0
         self._closed = False
-        self._votes: Counter[str] = Counter()
+        self._votes: defaultdict[str, float] = defaultdict(float)
         self.decided: Future[str | None] = Future()
         self.probability: float | None = None
 
@@ -75,6 +75,6 @@ class LanguageVote:
             if not self._votes:
                 self.decided.set_result(None)
                 return
-            (language, votes), *_ = self._votes.most_common(1)
-            self.probability = votes / self._votes.total()
+            language = max(self._votes, key=lambda code: self._votes[code])
+            self.probability = self._votes[language] / sum(self._votes.values())
             self.decided.set_result(language)

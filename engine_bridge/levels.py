@@ -1,7 +1,8 @@
 """Speech at one level before it reaches the engine.
 
-A model that hears a loud and a quiet speaker in one clip writes down the loud one and skips the other. Raising the quiet
-stretches to the level of the loud ones costs next to nothing and loses no word (measured: bench/quality.py, `levels`).
+A model that hears a loud and a quiet speaker in one clip writes down the loud one and skips the other. Raising the
+quiet stretches to the level of the loud ones costs next to nothing and keeps them (measured: bench/quality.py, the
+recording `levels`).
 """
 
 from collections.abc import Sequence

@@ -115,7 +115,7 @@ class EmbeddedEngine:
         self._waiting: deque[_Request] = deque()
         self._changed = threading.Condition()
         self._closed = False
-        self.description = f"CTranslate2 {ctranslate2.__version__}, {device}, {self._model.compute_type}"
+        self._description = f"CTranslate2 {ctranslate2.__version__}, {device}, {self._model.compute_type}"
         self._workers = [
             threading.Thread(target=self._work, name=f"auricle-embedded-{number}", daemon=True)
             for number in range(workers)
@@ -127,6 +127,11 @@ class EmbeddedEngine:
     def spec(self) -> str:
         """The specification that opens this engine again."""
         return self._spec
+
+    @property
+    def description(self) -> str:
+        """CTranslate2's version, the device and the computation type."""
+        return self._description
 
     @property
     def capabilities(self) -> EngineCapabilities:

@@ -138,6 +138,10 @@ class Engine(Protocol):
         """The specification that opens this engine again, such as "embedded:tiny.en"."""
 
     @property
+    def description(self) -> str:
+        """What it runs on, for people."""
+
+    @property
     def capabilities(self) -> EngineCapabilities:
         """What this engine can do."""
 

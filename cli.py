@@ -1,0 +1,402 @@
+"""The `auricle` command: arguments, progress, exit codes.
+
+Exit codes: 0 when all inputs are done, 1 when one of them failed (the others are done), 2 for wrong usage.
+"""
+
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+if TYPE_CHECKING:
+    from engine_bridge.engines.protocol import Engine
+    from engine_bridge.outputs import OutputPlan
+    from engine_bridge.pipeline import Progress
+    from engine_bridge.transcript import Transcript
+
+BACKENDS = ("auto", "soundfile", "torchcodec", "pyav")
+FORMATS = ("txt", "srt", "vtt", "tsv", "json")
+REDUCTIONS = ("mean", "first", "max", "sum")
+STANDARD_INPUT = "-"
+
+
+def complain(message: str) -> None:
+    """Say one line on standard error."""
+    click.echo(f"auricle: {message}", err=True)
+
+
+class FormatList(click.ParamType[tuple[str, ...]]):
+    """Format names, separated by commas."""
+
+    name = "format,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Return the names, each once."""
+        if isinstance(value, tuple):
+            return value
+        names = tuple(dict.fromkeys(part.strip().lower() for part in str(value).split(",") if part.strip()))
+        unknown = [name for name in names if name not in FORMATS]
+        if unknown or not names:
+            self.fail(f"{value!r}: choose among {', '.join(FORMATS)}", param, ctx)
+        return names
+
+
+backend_option = click.option(
+    "--audio-backend", type=click.Choice(BACKENDS), default="auto", show_default=True, help="What decodes the file."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="auricle")
+def main() -> None:
+    """Turn long recordings into timed text that accounts for every second of speech."""
+
+
+@main.command()
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder to write files to; without it the text goes to standard output alone.",
+)
+@click.option(
+    "-f",
+    "--format",
+    "formats",
+    type=FormatList(),
+    help=f"One or more of {','.join(FORMATS)}. With -o: which files to write [default: txt]. Without: how to print.",
+)
+@click.option(
+    "--engine",
+    "engine_spec",
+    metavar="SPEC",
+    default="embedded:tiny.en",
+    show_default=True,
+    help="embedded:MODEL, with a model name (small, large-v3-turbo, ...), a folder, or a hub repository.",
+)
+@click.option("--language", metavar="CODE", help="Language spoken, such as en or de [default: detected].")
+@click.option(
+    "--task", type=click.Choice(["transcribe", "translate"]), default="transcribe", help="translate: into English."
+)
+@click.option("--beam-size", type=click.IntRange(1, 32), default=1, show_default=True, help="1 searches greedily.")
+@click.option("--prompt", metavar="TEXT", help="Names and spellings to expect; given to the engine with every chunk.")
+@click.option(
+    "--channels",
+    type=click.Choice(REDUCTIONS),
+    default="mean",
+    show_default=True,
+    help="How several channels become one.",
+)
+@backend_option
+@click.option("-q", "--quiet", is_flag=True, help="No text on standard output when -o is given, and no progress.")
+@click.option("--timings", is_flag=True, help="Report the seconds spent in each stage.")
+def transcribe(
+    inputs: tuple[str, ...],
+    output: Path | None,
+    formats: tuple[str, ...] | None,
+    engine_spec: str,
+    language: str | None,
+    task: str,
+    beam_size: int,
+    prompt: str | None,
+    channels: str,
+    audio_backend: str,
+    quiet: bool,
+    timings: bool,
+) -> None:
+    """Transcribe recordings of any length and format; - reads standard input.
+
+    The text is printed as it becomes known, each line with its start time. With -o, files are written as well, each
+    whole or not at all.
+    """
+    from audio.channels import ChannelReduction
+    from engine_bridge.engines.allocator import keep_large_blocks
+    from engine_bridge.outputs import plan_outputs
+
+    if output is None and formats is not None and len(formats) > 1:
+        raise click.UsageError("several formats need a folder to write to: add -o DIR")
+    keep_large_blocks()
+    plan = None if output is None else plan_outputs(inputs, formats or ("txt",), output)
+    engine = _open_engine(engine_spec)
+    run = _Run(
+        engine=engine,
+        options={
+            "language": language,
+            "task": task,
+            "beam_size": beam_size,
+            "prompt": prompt,
+            "audio_backend": audio_backend,
+            "channel_reduction": ChannelReduction(channels),
+        },
+        formats=formats,
+        plan=plan,
+        quiet=quiet,
+        timings=timings,
+        titles=len(inputs) > 1,
+    )
+    try:
+        succeeded = [run.transcribe(source) for source in inputs]
+    finally:
+        engine.close()
+    sys.exit(0 if all(succeeded) else 1)
+
+
+def _open_engine(spec: str) -> "Engine":
+    from engine_bridge.engines.open import open_engine
+    from engine_bridge.errors import EngineBridgeError, EngineSpecError
+
+    try:
+        return open_engine(spec)
+    except EngineSpecError as error:
+        raise click.BadParameter(str(error), param_hint="--engine") from error
+    except EngineBridgeError as error:
+        complain(str(error))
+        sys.exit(1)
+
+
+class _Run:
+    """One call of `auricle transcribe`: what all its inputs share."""
+
+    def __init__(
+        self,
+        *,
+        engine: "Engine",
+        options: dict[str, Any],
+        formats: Sequence[str] | None,
+        plan: "OutputPlan | None",
+        quiet: bool,
+        timings: bool,
+        titles: bool,
+    ) -> None:
+        self.engine = engine
+        self.options = options
+        self.formats = formats
+        self.plan = plan
+        self.prints = not (quiet and plan is not None)
+        self.shows_progress = not quiet and sys.stderr.isatty()
+        self.timings = timings
+        self.titles = titles
+
+    def transcribe(self, source: str) -> bool:
+        """Transcribe one input and return whether it succeeded; a failure is told in one line."""
+        from audio.errors import AudioError
+        from engine_bridge.errors import EngineBridgeError, UnsupportedOptionError
+
+        if self.titles and self.prints:
+            click.echo(f"# {source}")
+        try:
+            transcript = self._stream(source)
+            self._write(source, transcript)
+        except UnsupportedOptionError as error:
+            raise click.UsageError(str(error)) from error
+        except (AudioError, EngineBridgeError) as error:
+            complain(_naming(source, error))
+            return False
+        _tell_losses(source, transcript)
+        if self.timings:
+            stages = ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in transcript.timings.items())
+            complain(f"{source}: {transcript.duration:.1f} s of audio: {stages}")
+        return True
+
+    def _stream(self, source: str) -> "Transcript":
+        from engine_bridge.pipeline import stream_transcript
+
+        streams_text = self.prints and (self.plan is not None or self.formats in (None, ("txt",)))
+        with (
+            _Bar(source) if self.shows_progress else nullcontext() as bar,
+            stream_transcript(
+                _opened(source),
+                engine=self.engine,
+                on_progress=bar.update if bar is not None else None,
+                **self.options,
+            ) as transcription,
+        ):
+            for segment in transcription:
+                if streams_text:
+                    line = segment.text
+                    if self.formats != ("txt",) or self.plan is not None:
+                        line = f"{_clock(segment.start)}  {line}"
+                    _print_line(line, bar)
+            return transcription.result()
+
+    def _write(self, source: str, transcript: "Transcript") -> None:
+        from engine_bridge.formats import find_format, render
+        from engine_bridge.outputs import write_atomically
+
+        if self.plan is not None:
+            for name in self.formats or ("txt",):
+                path = self.plan.path(source, name)
+                write_atomically(path, partial(find_format(name).write, transcript))
+                complain(f"wrote {path}")
+        elif self.formats not in (None, ("txt",)):
+            assert self.formats is not None  # noqa: S101 - told above; for the type checker
+            click.echo(render(transcript, self.formats[0]), nl=False)
+
+
+def _opened(source: str) -> "str | BinaryIO":
+    return sys.stdin.buffer if source == STANDARD_INPUT else source
+
+
+def _naming(source: str, problem: Exception | str) -> str:
+    """Return the problem's sentence, with the input's name in front unless it is there."""
+    text = str(problem)
+    return text if source in text else f"{source}: {text}"
+
+
+def _print_line(line: str, bar: "_Bar | None") -> None:
+    with bar.hidden() if bar is not None else nullcontext():
+        click.echo(line)
+        sys.stdout.flush()
+
+
+def _tell_losses(source: str, transcript: "Transcript") -> None:
+    for warning in transcript.warnings:
+        complain(_naming(source, warning))
+    if transcript.gaps:
+        seconds = sum(gap.end - gap.start for gap in transcript.gaps)
+        places = ", ".join(f"{_clock(gap.start)} to {_clock(gap.end)}" for gap in transcript.gaps[:5])
+        more = f" and {len(transcript.gaps) - 5} more places" if len(transcript.gaps) > 5 else ""
+        complain(f"{source}: {seconds:.1f} s that may be speech have no text: {places}{more}")
+    suspects = [segment for segment in transcript.segments if segment.suspect]
+    if suspects:
+        places = ", ".join(f"{_clock(segment.start)} ({segment.suspect})" for segment in suspects[:5])
+        complain(f"{source}: {len(suspects)} segments may be invented: {places}")
+
+
+def _clock(seconds: float) -> str:
+    """Return a time as 0:01:02.34."""
+    hundredths = round(seconds * 100)
+    minutes, hundredths = divmod(hundredths, 6000)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{hundredths // 100:02d}.{hundredths % 100:02d}"
+
+
+class _Bar:
+    """Progress on a terminal: audio time, speed, time left."""
+
+    def __init__(self, title: str) -> None:
+        from tqdm import tqdm
+
+        self._bar: Any = tqdm(total=0, desc=Path(title).name, bar_format="{desc}", leave=False, file=sys.stderr)
+        self._title = Path(title).name
+
+    def __enter__(self) -> "_Bar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def update(self, progress: "Progress") -> None:
+        """Show how far it has come."""
+        total = f" of {_clock(progress.total_seconds)[:-3]}" if progress.total_seconds else ""
+        left = f", {_clock(progress.seconds_left)[:-3]} left" if progress.seconds_left is not None else ""
+        self._bar.set_description_str(
+            f"{self._title}: {_clock(progress.audio_seconds)[:-3]}{total}, {progress.speed:.0f}x{left}"
+        )
+
+    def hidden(self) -> AbstractContextManager[None]:
+        """Make room for a line of text."""
+        from tqdm import tqdm
+
+        context: AbstractContextManager[None] = tqdm.external_write_mode(file=sys.stdout)
+        return context
+
+
+@main.command()
+@click.argument("source", metavar="INPUT")
+@backend_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def probe(source: str, audio_backend: str, as_json: bool) -> None:
+    """Say what is in a file."""
+    from audio import AudioError
+    from audio.info import probe as look
+
+    try:
+        info = look(_opened(source), audio_backend)
+    except AudioError as error:
+        complain(_naming(source, error))
+        sys.exit(1)
+    if as_json:
+        import json
+        from dataclasses import asdict
+
+        click.echo(json.dumps(asdict(info), ensure_ascii=False))
+        return
+    claimed = "unknown" if info.claimed_duration is None else _clock(info.claimed_duration)
+    click.echo(f"container  {info.container}")
+    click.echo(f"codec      {info.codec}")
+    click.echo(f"rate       {info.sample_rate} Hz")
+    click.echo(f"channels   {info.channels}" + (f" ({info.channel_layout})" if info.channel_layout else ""))
+    click.echo(f"duration   {claimed} (claimed)")
+    click.echo(f"starts at  {info.start_time:.3f} s")
+    click.echo(f"backend    {info.backend}")
+    for stream in info.streams:
+        notes = [part for part in (stream.language, stream.title, "default" if stream.default else None) if part]
+        click.echo(
+            f"stream {stream.index}   {stream.codec}, {stream.sample_rate} Hz, {stream.channels} channels"
+            + (f" ({', '.join(notes)})" if notes else "")
+        )
+
+
+@main.command()
+@click.argument("source", metavar="INPUT")
+@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder.")
+@click.option("--max-duration", type=float, default=30.0, show_default=True, help="Longest chunk, in seconds.")
+@click.option("--min-duration", type=float, help="Shortest chunk, in seconds [default: a thirtieth of the longest].")
+@click.option("--keep-silence", type=float, help="Shorten pauses to this many seconds [default: keep all].")
+@click.option("--sample-rate", type=click.IntRange(1, 768_000), default=16_000, show_default=True, help="In Hz.")
+@backend_option
+def split(
+    source: str,
+    output: Path,
+    max_duration: float,
+    min_duration: float | None,
+    keep_silence: float | None,
+    sample_rate: int,
+    audio_backend: str,
+) -> None:
+    """Cut a recording in its pauses: chunks as FLAC files, and a manifest."""
+    from audio import AudioError, SplitError, open_stream, stream_chunks
+    from engine_bridge.chunk_files import write_chunks
+    from engine_bridge.errors import OutputError
+    from engine_bridge.outputs import plan_outputs
+
+    name = "stdin" if source == STANDARD_INPUT else plan_outputs([source], ["txt"], output).names[source]
+    try:
+        with open_stream(_opened(source), sample_rate, backend=audio_backend) as stream:
+            chunks = stream_chunks(
+                stream, sample_rate, max_duration=max_duration, min_duration=min_duration, keep_silence=keep_silence
+            )
+            manifest = write_chunks(chunks, output, name, source)
+            for warning in stream.warnings:
+                complain(_naming(source, warning))
+    except SplitError as error:
+        raise click.UsageError(str(error)) from error
+    except (AudioError, OutputError) as error:
+        complain(_naming(source, error))
+        sys.exit(1)
+    complain(f"wrote {manifest}")
+
+
+@main.command()
+def doctor() -> None:
+    """Say which decoders, resamplers and engines work here, and how to get the others."""
+    from engine_bridge.doctor import examine
+
+    healthy = True
+    for finding in examine():
+        if finding.problem is None:
+            click.echo(f"works    {finding.part}  {finding.detail}".rstrip())
+        else:
+            click.echo(f"missing  {finding.part}: {finding.problem}")
+            healthy = healthy and not finding.required
+    sys.exit(0 if healthy else 1)
+
+
+if __name__ == "__main__":
+    main()

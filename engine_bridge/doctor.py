@@ -1,0 +1,59 @@
+"""What works on this machine, and how to get the rest."""
+
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from audio import available_backends
+from audio.resample import IMPLEMENTATIONS, resampler_problem
+from engine_bridge.engines.model_files import DEFAULT_MODEL
+from engine_bridge.engines.open import DEFAULT_SPEC, open_engine
+from engine_bridge.errors import EngineBridgeError
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One part and whether it works.
+
+    Attributes
+    ----------
+    part : str
+        Such as "decoder soundfile".
+    problem : str or None
+        Why it does not work and how to get it; None if it works.
+    detail : str
+        What it is, if it works.
+    required : bool
+        Whether transcribing with default settings needs it.
+
+    """
+
+    part: str
+    problem: str | None
+    detail: str = ""
+    required: bool = False
+
+
+def examine() -> Iterator[Finding]:
+    """Try each decoder, resampler and engine by really using it, and yield what was found."""
+    yield Finding("python", None, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    for name, problem in available_backends().items():
+        yield Finding(f"decoder {name}", problem, _version(name), required=name != "torchcodec")
+    for name in IMPLEMENTATIONS:
+        yield Finding(f"resampler {name}", resampler_problem(name), _version(name))
+    try:
+        engine = open_engine(DEFAULT_SPEC)
+    except EngineBridgeError as error:
+        yield Finding(f"engine {DEFAULT_SPEC}", str(error), required=True)
+    else:
+        yield Finding(f"engine {DEFAULT_SPEC}", None, f"{engine.description}, model {DEFAULT_MODEL}", required=True)
+        engine.close()
+
+
+def _version(library: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version({"pyav": "av"}.get(library, library))
+    except PackageNotFoundError:
+        return ""
