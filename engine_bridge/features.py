@@ -51,7 +51,8 @@ def mel_filters(mels: int) -> NDArray[np.float32]:
     falling = (edges[2:, None] - bins[None, :]) / np.diff(edges)[1:, None]
     triangles = np.maximum(0.0, np.minimum(rising, falling))
     triangles *= (2.0 / (edges[2:] - edges[:-2]))[:, None]
-    return triangles.astype(np.float32)
+    filters: NDArray[np.float32] = triangles.astype(np.float32)
+    return filters
 
 
 @lru_cache(maxsize=1)
