@@ -68,7 +68,7 @@ def variants() -> dict[str, Convert]:
             print(f"{name} is left out: {problem}", file=sys.stderr)
     for quality in ("VHQ", "MQ"):
         found[f"soxr {quality}"] = partial(through, partial(SoxrResampler, quality=quality))
-    found["pyav, filter 32"] = partial(through, partial(PyavResampler, options={"filter_size": "32"}))
+    found["pyav, filter 32"] = partial(through, partial(PyavResampler, filter_size=32))
     return found
 
 
