@@ -7,7 +7,7 @@ import os
 import stat
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any, BinaryIO, Protocol, TypeAlias, runtime_checkable
@@ -53,25 +53,30 @@ class ArrayAudio:
     sample_rate: int
 
 
-class SharedReader(io.RawIOBase):
-    """An independent read position on a seekable binary file that several readers share.
+class Reader(io.RawIOBase):
+    """A seekable reader with a position of its own on bytes that others may read at the same time.
+
+    Seeking only notes the position. Decoders seek to where a damaged header points, far behind the end at times; they
+    then read nothing, as they would expect, where the system's own seek would fail.
 
     Parameters
     ----------
-    file : binary file
-        The shared file. It is never closed from here.
-    start : int
-        The offset in `file` that counts as position 0.
-    lock : threading.Lock
-        Held while the shared file is moved and read.
+    read_at : callable (offset, size) -> bytes
+        Reads at a position; gives fewer bytes, or none, at the end.
+    size : int
+        Where the bytes end.
+    release : callable, optional
+        Called once, when the reader is closed.
 
     """
 
-    def __init__(self, file: Any, start: int, lock: threading.Lock) -> None:
+    def __init__(
+        self, read_at: Callable[[int, int], bytes], size: int, release: Callable[[], None] | None = None
+    ) -> None:
         super().__init__()
-        self._file = file
-        self._start = start
-        self._lock = lock
+        self._read_at = read_at
+        self._size = size
+        self._release = release
         self._position = 0
 
     def readable(self) -> bool:
@@ -85,21 +90,18 @@ class SharedReader(io.RawIOBase):
     def readinto(self, buffer: Any, /) -> int:
         """Fill `buffer` from the current position and return the number of bytes written, 0 at the end."""
         target = memoryview(buffer).cast("B")
-        with self._lock:
-            self._file.seek(self._start + self._position)
-            data = self._file.read(len(target))
-        count = len(data or b"")
-        target[:count] = data or b""
-        self._position += count
-        return count
+        wanted = min(len(target), self._size - self._position)
+        data = self._read_at(self._position, wanted) if wanted > 0 else b""
+        target[: len(data)] = data
+        self._position += len(data)
+        return len(data)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Move this reader alone and return its new position."""
         if whence == os.SEEK_CUR:
             offset += self._position
         elif whence == os.SEEK_END:
-            with self._lock:
-                offset += int(self._file.seek(0, os.SEEK_END)) - self._start
+            offset += self._size
         if offset < 0:
             raise ValueError(f"cannot seek to {offset}, before the beginning")
         self._position = offset
@@ -108,6 +110,12 @@ class SharedReader(io.RawIOBase):
     def tell(self) -> int:
         """Return the current position."""
         return self._position
+
+    def close(self) -> None:
+        """Close this reader alone."""
+        if not self.closed and self._release is not None:
+            self._release()
+        super().close()
 
 
 class Source:
@@ -196,10 +204,15 @@ class Source:
             ) from None
         return _from_bytes(data)
 
-    def open(self) -> BinaryIO:
-        """Return a new seekable binary reader at the beginning. Whoever opens it closes it.
+    def open(self, start: int = 0, stop: int | None = None) -> BinaryIO:
+        """Return a new seekable binary reader. Whoever opens it closes it.
 
-        The reader has no file name: FFmpeg would guess formats from its ending.
+        It has no file name: FFmpeg would take names for addresses, and guess formats from their endings.
+
+        Parameters
+        ----------
+        start, stop : int
+            The bytes that it shows, as an interval ``[start, stop)``; all by default.
 
         Raises
         ------
@@ -207,14 +220,25 @@ class Source:
             The source is an array.
 
         """
-        if self.path is not None:
-            # By descriptor, so that the reader's `name` is a number and not the path.
-            return os.fdopen(os.open(self.path, os.O_RDONLY), "rb", buffering=READ_SIZE)
+        if self.size is None:
+            raise TypeError(f"{self.name} is an array; it has no bytes to read")
+        length = max(min(self.size, stop if stop is not None else self.size) - start, 0)
         if self._data is not None:
-            return io.BytesIO(self._data)
-        if self._file is not None:
-            return io.BufferedReader(SharedReader(self._file, self._start, self._lock), READ_SIZE)
-        raise TypeError(f"{self.name} is an array; it has no bytes to read")
+            return io.BytesIO(self._data[start : start + length])
+        if self.path is not None:
+            descriptor = os.open(self.path, os.O_RDONLY)
+            raw = Reader(
+                lambda offset, size: os.pread(descriptor, size, start + offset), length, lambda: os.close(descriptor)
+            )
+        else:
+            raw = Reader(lambda offset, size: self._read_shared(start + offset, size), length)
+        return io.BufferedReader(raw, READ_SIZE)
+
+    def _read_shared(self, offset: int, size: int) -> bytes:
+        with self._lock:
+            self._file.seek(self._start + offset)
+            data: bytes = self._file.read(size)
+        return data or b""
 
     def head(self, size: int) -> bytes:
         """Return the first `size` bytes, or fewer where there are no more."""

@@ -69,11 +69,12 @@ def translated(source: Source, backend: str, *more: type[Exception]) -> Iterator
         The library's own classes, where they derive from nothing but Exception.
 
     """
+    foreign: tuple[type[Exception], ...] = FOREIGN_ERRORS + more
     try:
         yield
     except AudioError:
         raise
-    except FOREIGN_ERRORS + more as error:
+    except foreign as error:
         raise UnreadableAudioError(source.name, f"{backend} cannot read it ({brief(error)})") from error
 
 
@@ -84,12 +85,20 @@ class DecoderBase(ABC):
     ----------
     info : AudioInfo
         What the source claims.
+    doubt : str, optional
+        Why this backend is known to give less of this source than another one would.
 
     """
 
-    def __init__(self, info: AudioInfo) -> None:
+    def __init__(self, info: AudioInfo, doubt: str | None = None) -> None:
         self._info = info
         self._warnings: list[str] = []
+        self._doubt = doubt
+
+    @property
+    def doubt(self) -> str | None:
+        """Why this backend is known to give less of this source than another one would; None if it is not."""
+        return self._doubt
 
     @property
     def info(self) -> AudioInfo:
@@ -178,7 +187,9 @@ class BackendBase(ABC):
         try:
             with self._open(source) as decoder:
                 frames = sum(len(block) for block in decoder.blocks())
-        except (AudioError, *FOREIGN_ERRORS) as error:
+        except FOREIGN_ERRORS as error:
+            return brief(error)
+        except AudioError as error:
             return brief(error.__cause__ or error)
         if frames != _PROBE_FRAMES:
             return f"it gave {frames} of the {_PROBE_FRAMES} samples of a test clip"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+
 from audio.errors import UnreadableAudioError
 from audio.source import Source
 
@@ -28,14 +30,25 @@ _SCRIPTS = {
 _AUDIO_WITH_TEXT_HEADER = (b"NIST_1A", b"#!AMR", b"#!SILK", b"ajkg")
 """Audio formats whose first bytes are text."""
 
-_TEXT_BYTES = bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100)) + b"\t\n\f\r\x1b"
+_CONTROL_BYTES = bytes(set(range(0x20)) - set(b"\t\n\f\r\x1b")) + b"\x7f"
+
+
+def _is_text(data: bytes) -> bool:
+    """Return whether bytes are UTF-8 without control characters; the last character may be cut."""
+    if data.translate(None, _CONTROL_BYTES) != data:
+        return False
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(data)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def refuse_scripts(source: Source) -> None:
     """Refuse a source whose beginning shows that it is text, whatever its name says.
 
-    An `ffconcat` script or a playlist named ``.mp3`` makes FFmpeg open the files that it lists. Compressed and linear
-    audio alike have control bytes within their first 4 KiB, so text is told from audio by having none.
+    An `ffconcat` script or a playlist named ``.mp3`` makes FFmpeg open the files that it lists. Text is told from
+    audio, compressed or not, by being valid UTF-8 without control characters over its first 4 KiB.
 
     Raises
     ------
@@ -52,5 +65,5 @@ def refuse_scripts(source: Source) -> None:
             )
     if start.startswith((b"<!doctype html", b"<html")):
         raise UnreadableAudioError(source.name, "it is a web page, not audio; download the recording again")
-    if len(head) >= 16 and not head.startswith(_AUDIO_WITH_TEXT_HEADER) and not head.translate(None, _TEXT_BYTES):
+    if len(head) >= 16 and not head.startswith(_AUDIO_WITH_TEXT_HEADER) and _is_text(head):
         raise UnreadableAudioError(source.name, "it is text, not audio; give the recording itself")

@@ -26,6 +26,8 @@ class Decoder(Protocol):
     warnings : list of str
         What the listener should know: packets skipped, changes within the stream, claims that proved false. It is
         complete when the blocks are exhausted.
+    doubt : str or None
+        A known weakness of the backend with this source. `auto` then prefers a backend without one.
 
     """
 
@@ -37,6 +39,11 @@ class Decoder(Protocol):
     @property
     def warnings(self) -> list[str]:
         """What went wrong so far, one sentence each."""
+        ...
+
+    @property
+    def doubt(self) -> str | None:
+        """Why this backend is known to give less of this source than another one would; None if it is not."""
         ...
 
     def blocks(self) -> Iterator[Block]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO
+from pathlib import PurePath
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from audio.decoders.array_decoder import scaled
 from audio.decoders.base import FOREIGN_ERRORS, BackendBase, DecoderBase, brief, translated
+from audio.decoders.ogg_links import link_offsets
 from audio.decoders.protocol import Block
+from audio.decoders.pyav_frames import FrameConverter
 from audio.errors import NoAudioStreamError, UnreadableAudioError
 from audio.info import AudioInfo, StreamInfo
 from audio.source import READ_SIZE, Source
@@ -31,11 +33,29 @@ _CONTAINERS = (
 )
 _OPTIONS = {"format_whitelist": ",".join(_CONTAINERS.split()), "protocol_whitelist": ""}
 
+# Endings that help FFmpeg to recognise a file whose beginning is damaged or behind a foreign tag. Others are withheld:
+# it would take a file for raw samples or a picture by its ending alone.
+_HELPFUL_ENDINGS = (
+    ".aac .ac3 .aif .aiff .amr .ape .au .caf .dts .eac3 .flac .m4a .mka .mkv .mlp .mov .mp2 .mp3 .mp4 .mpc .oga .ogg "
+    ".opus .spx .tta .w64 .wav .webm .wma .wv"
+)
+
 _BAD_READS_IN_A_ROW = 64
 """After so many failed reads without a packet between them, the rest of a file counts as lost."""
 
 _BATCH_SECONDS = 0.5
 """Frames, of a few milliseconds each, are joined to blocks of about this length."""
+
+
+class _Named:
+    """A binary reader under the only name that FFmpeg gets to see."""
+
+    def __init__(self, reader: BinaryIO, ending: str) -> None:
+        self.name = "recording" + (ending if ending in _HELPFUL_ENDINGS.split() else "")
+        self.read = reader.read
+        self.seek = reader.seek
+        self.tell = reader.tell
+        self.close = reader.close
 
 
 class PyAVDecoder(DecoderBase):
@@ -47,28 +67,39 @@ class PyAVDecoder(DecoderBase):
         self._source = source
         self._library: tuple[type[Exception], ...] = (av.error.FFmpegError,)
         self._errors = FOREIGN_ERRORS + self._library
-        self._reader: BinaryIO = source.open()
+        self._reader: _Named | None = None
         self._container: InputContainer | None = None
         self._bad_packets = 0
         self._bad_read: str | None = None
+        self._links = link_offsets(source)
         try:
-            # A file object without a name: FFmpeg reads names as addresses, and guesses formats from their endings.
-            container = av.open(self._reader, "r", options=_OPTIONS, metadata_errors="ignore", buffer_size=READ_SIZE)
-            self._container = container
-            stream = self._choose(container)
-            stream.codec_context.thread_count = 1
+            container, stream = self._open_link(0)
             self._frames = self._decoded(container, stream)
             self._first = next(self._frames, None)
             super().__init__(self._describe(container, stream))
         except BaseException:
             self.close()
             raise
-        if len(container.streams.audio) > 1:
-            self._warnings.append(
-                f"there are {len(container.streams.audio)} audio streams; number {stream.index} was decoded"
-            )
+        count = len(container.streams.audio)
+        if count > 1:
+            self._warnings.append(f"there are {count} audio streams; number {stream.index} was decoded")
+
+    def _open_link(self, number: int) -> tuple[InputContainer, AudioStream]:
+        """Open the file, or one link of a chained one, in place of what is open."""
+        import av
+
+        self.close()
+        stop = self._links[number + 1] if number + 1 < len(self._links) else None
+        ending = PurePath(self._source.path or "").suffix.lower()
+        self._reader = _Named(self._source.open(self._links[number], stop), ending)
+        container = av.open(self._reader, "r", options=_OPTIONS, metadata_errors="ignore", buffer_size=READ_SIZE)
+        self._container = container
+        stream = self._choose(container)
+        stream.codec_context.thread_count = 1
+        return container, stream
 
     def _choose(self, container: InputContainer) -> AudioStream:
+        """Return the stream that the container marks as default, or else the first that can be decoded."""
         import av
 
         streams = container.streams.audio
@@ -83,31 +114,19 @@ class PyAVDecoder(DecoderBase):
         return next((stream for stream in known if stream.disposition & default), known[0])
 
     def _describe(self, container: InputContainer, stream: AudioStream) -> AudioInfo:
-        import av
-
-        first = self._first
-        context = stream.codec_context
+        first, context = self._first, stream.codec_context
         rate = first.sample_rate if first is not None else context.sample_rate
-        channels = len(first.layout.channels) if first is not None else context.channels
-        if rate <= 0 or channels <= 0:
+        layout = first.layout if first is not None else context.layout
+        if rate <= 0 or layout.nb_channels <= 0:
             raise UnreadableAudioError(self._source.name, "its header gives no sample rate, and nothing was decoded")
-        layout = first.layout.name if first is not None else context.layout.name
-        duration = None
-        if stream.duration is not None and stream.time_base is not None:
-            duration = float(stream.duration * stream.time_base)
-        elif container.duration is not None:
-            duration = container.duration / av.time_base
-        start = 0.0
-        if stream.start_time is not None and stream.time_base is not None:
-            start = float(stream.start_time * stream.time_base)
         return AudioInfo(
             container=container.format.name,
             codec=context.name,
             sample_rate=rate,
-            channels=channels,
-            channel_layout=layout,
-            claimed_duration=duration if duration and duration > 0 else None,
-            start_time=start,
+            channels=layout.nb_channels,
+            channel_layout=layout.name,
+            claimed_duration=_claim(container, stream) if len(self._links) == 1 else None,
+            start_time=float(stream.start_time * stream.time_base) if stream.start_time and stream.time_base else 0.0,
             streams=tuple(_stream_info(each) for each in container.streams.audio),
             backend="pyav",
         )
@@ -128,7 +147,18 @@ class PyAVDecoder(DecoderBase):
                 return
 
     def _decoded(self, container: InputContainer, stream: AudioStream) -> Iterator[AudioFrame]:
-        """Yield frames as they come, and at the end what the decoder still holds."""
+        """Yield frames as they come, at the end what the decoder still holds, and then those of the other links."""
+        yield from self._decoded_link(container, stream)
+        unusable: tuple[type[Exception], ...] = (*self._errors, NoAudioStreamError)
+        for number in range(1, len(self._links)):
+            try:
+                container, stream = self._open_link(number)
+            except unusable as error:
+                self._bad_read = brief(error)
+                continue
+            yield from self._decoded_link(container, stream)
+
+    def _decoded_link(self, container: InputContainer, stream: AudioStream) -> Iterator[AudioFrame]:
         context = stream.codec_context
         for packet in self._packets(container, stream):
             try:
@@ -142,14 +172,19 @@ class PyAVDecoder(DecoderBase):
 
     def blocks(self) -> Iterator[Block]:
         """Yield about half a second at a time."""
-        if self._first is None:
-            self._settle()
-            return
-        converter = _Converter(self._first)
+        if self._first is not None:
+            yield from self._batches(self._first)
+        if self._bad_packets:
+            self._warnings.append(f"damaged packets were skipped: {self._bad_packets}")
+        if self._bad_read is not None:
+            self._warnings.append(f"parts of the file could not be read ({self._bad_read})")
+
+    def _batches(self, first: AudioFrame) -> Iterator[Block]:
+        converter = FrameConverter(first)
         wanted = max(int(_BATCH_SECONDS * self._info.sample_rate), 1)
         batch: list[Block] = []
         held = 0
-        frame: AudioFrame | None = self._first
+        frame: AudioFrame | None = first
         while frame is not None:
             with translated(self._source, "pyav", *self._library):
                 for block in converter.convert(frame):
@@ -165,19 +200,26 @@ class PyAVDecoder(DecoderBase):
         if batch:
             yield np.concatenate(batch)
         self._warnings.extend(converter.warnings)
-        self._settle()
-
-    def _settle(self) -> None:
-        if self._bad_packets:
-            self._warnings.append(f"{self._bad_packets} damaged packets were skipped")
-        if self._bad_read is not None:
-            self._warnings.append(f"parts of the file could not be read ({self._bad_read})")
 
     def close(self) -> None:
         """Close the container and the file."""
         if self._container is not None:
             self._container.close()
-        self._reader.close()
+        if self._reader is not None:
+            self._reader.close()
+
+
+def _claim(container: InputContainer, stream: AudioStream) -> float | None:
+    """Return the length that the stream states, else the container's, in seconds."""
+    import av
+
+    if stream.duration and stream.time_base:
+        duration = float(stream.duration * stream.time_base)
+    elif container.duration:
+        duration = container.duration / av.time_base
+    else:
+        return None
+    return duration if duration > 0 else None
 
 
 def _stream_info(stream: AudioStream) -> StreamInfo:
@@ -193,75 +235,6 @@ def _stream_info(stream: AudioStream) -> StreamInfo:
         default=bool(stream.disposition & av.stream.Disposition.default),
         title=stream.metadata.get("title"),
     )
-
-
-def _samples(frame: AudioFrame) -> Block:
-    """Return a frame as (frames, channels) float32, whether it is planar or packed, integer or float."""
-    array = frame.to_ndarray()
-    if not frame.format.is_planar:
-        return scaled(array.reshape(-1, len(frame.layout.channels)))
-    return np.ascontiguousarray(scaled(array).T)
-
-
-class _Converter:
-    """Turns frames into blocks of the first frame's rate and channels, whatever the stream changes to.
-
-    A resampler, or FIFO, that is fed another layout than it was made for reads memory that is not its own; so every
-    frame is compared with the one before, and each change gets a resampler of its own.
-    """
-
-    def __init__(self, first: AudioFrame) -> None:
-        self._rate = first.sample_rate
-        self._layout = first.layout
-        self._form = self._form_of(first)
-        self._native = self._form[:2]
-        self._resampler: Any = None
-        self._frames = 0
-        self.warnings: list[str] = []
-
-    @staticmethod
-    def _form_of(frame: AudioFrame) -> tuple[int, int, str, str]:
-        return frame.sample_rate, len(frame.layout.channels), frame.layout.name, frame.format.name
-
-    def convert(self, frame: AudioFrame) -> list[Block]:
-        """Return the blocks that a frame gives, which may lag behind it by the length of a filter."""
-        blocks: list[Block] = []
-        form = self._form_of(frame)
-        if form != self._form:
-            if form[:2] != self._form[:2]:
-                self._note_change(form)
-            blocks += self.flush()
-            self._form = form
-        if form[:2] == self._native and frame.format.name not in ("s64", "s64p"):
-            blocks.append(_samples(frame))
-        else:
-            blocks += self._resample(frame)
-        self._frames += sum(len(block) for block in blocks)
-        return [block for block in blocks if len(block)]
-
-    def flush(self) -> list[Block]:
-        """Return what the resampler in use still holds, and let go of it."""
-        resampler, self._resampler = self._resampler, None
-        if resampler is None:
-            return []
-        return [_samples(out) for out in resampler.resample(None) if out.samples]
-
-    def _resample(self, frame: AudioFrame) -> list[Block]:
-        import av
-
-        if self._resampler is None:
-            self._resampler = av.AudioResampler(format="fltp", layout=self._layout, rate=self._rate)
-        # Timestamps that jump would make the filter insert silence or drop samples.
-        frame.pts = None
-        return [_samples(out) for out in self._resampler.resample(frame)]
-
-    def _note_change(self, form: tuple[int, int, str, str]) -> None:
-        if len(self.warnings) < 8:
-            at = self._frames / self._rate
-            self.warnings.append(
-                f"from {at:.2f} s on the stream has {form[1]} channels at {form[0]} Hz; it was converted to "
-                f"{self._native[1]} at {self._native[0]} Hz"
-            )
 
 
 class PyAVBackend(BackendBase):

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from audio.decoders.base import BackendBase, DecoderBase, translated
 from audio.decoders.protocol import Block
 from audio.errors import UnreadableAudioError
@@ -15,19 +17,30 @@ from audio.source import Source
 _UNKNOWN_LENGTH = 2**62
 """libsndfile gives 2**63 - 1 frames, or nearly, for a length that it does not know."""
 
+_READS_PER_BLOCK = 10
+"""A failing read loses all it was asked for, so a second is read in pieces."""
+
+_BLOCK_VALUES = 1 << 21
+"""At most this many samples of all channels in a block (8 MiB), whatever rate and channel count a header states."""
+
 _OGG_TAIL = 1 << 16
 """An Ogg page is at most 65 307 bytes, so the last page of a file begins within its last 64 KiB."""
+
+_COMPRESSED = {"flac", "ogg", "mpeg", "mp3"}
+"""Formats, as libsndfile names them, that have audio to their last byte but for small tags."""
+
+_TAG_BYTES = 1 << 13
+_TAG_SHARE = 0.02
+"""Up to 8 KiB, or 2 % of a file, behind the audio pass for tags."""
 
 
 def _is_chained(source: Source) -> bool:
     """Return whether an Ogg file ends with another logical stream than it begins with.
 
-    libsndfile stops at the end of the first. Bytes 14 to 18 of a page are the serial number of its stream (RFC 3533).
+    Bytes 14 to 18 of a page are the serial number of its stream (RFC 3533).
     """
     with source.open() as reader:
         first = reader.read(18)
-        if first[:4] != b"OggS":
-            return False
         reader.seek(max((source.size or 0) - _OGG_TAIL, 0))
         tail = reader.read(_OGG_TAIL)
     last = tail.rfind(b"OggS\0")
@@ -35,27 +48,41 @@ def _is_chained(source: Source) -> bool:
     return last >= 0 and len(serial) == 4 and serial != first[14:18]
 
 
+def _has_length_header(source: Source) -> bool:
+    """Return whether the first MPEG audio frame is one of Xing, LAME, FFmpeg or Fraunhofer that states the length."""
+    with source.open() as reader:
+        start = reader.read(10)
+        if start[:3] == b"ID3":
+            # Four bytes of seven bits each: the size of the tag without its ten bytes of header (ID3v2.4, 3.1).
+            reader.seek(10 + (start[6] << 21 | start[7] << 14 | start[8] << 7 | start[9]))
+        else:
+            reader.seek(0)
+        frame = reader.read(4096)
+    return any(mark in frame for mark in (b"Xing", b"Info", b"VBRI"))
+
+
 class SoundFileDecoder(DecoderBase):
-    """Reads through libsndfile, one second at a time, until it gives no more."""
+    """Reads through libsndfile, up to a second at a time, until it gives no more."""
 
     def __init__(self, source: Source) -> None:
         import soundfile
 
-        if _is_chained(source):
-            raise UnreadableAudioError(source.name, "libsndfile reads only the first of the streams chained in it")
         self._source = source
         self._reader: Any = None
+        self._descriptor = -1
         if source.path is not None:
             # By descriptor: libsndfile takes a path of "-" for standard input, and guesses raw formats from endings.
-            # libsndfile owns the descriptor from here on, and closes it when it refuses the file.
-            self._file = soundfile.SoundFile(os.open(source.path, os.O_RDONLY), closefd=True)
+            # It owns the descriptor from here on, and closes it when it refuses the file.
+            self._descriptor = os.open(source.path, os.O_RDONLY)
+            self._file = soundfile.SoundFile(self._descriptor, closefd=True)
         else:
             self._reader = source.open()
             self._file = soundfile.SoundFile(self._reader)
         # soundfile seeks after each read of a seekable file. That fails where the length is unknown, and repeats audio
         # where a page is missing. Reading straight on needs no seek.
         self._file.seekable = lambda: False
-        super().__init__(self._describe())
+        self._compressed = str(self._file.format).lower() in _COMPRESSED
+        super().__init__(self._describe(), self._find_doubt())
 
     def _describe(self) -> AudioInfo:
         file = self._file
@@ -73,14 +100,50 @@ class SoundFileDecoder(DecoderBase):
             backend="soundfile",
         )
 
+    def _find_doubt(self) -> str | None:
+        kind, codec = str(self._file.format).lower(), str(self._file.subtype).lower()
+        if kind == "ogg" and _is_chained(self._source):
+            return "libsndfile reads only the first of the streams chained in it"
+        if codec == "opus" and self._file.samplerate < 16000:
+            return "libsndfile decodes Opus at the rate of what was encoded, here too low for speech"
+        if kind in ("mp3", "mpeg") and not _has_length_header(self._source):
+            return "libsndfile drops the last frame of an MPEG stream that does not state its length"
+        return None
+
     def blocks(self) -> Iterator[Block]:
-        """Yield one second at a time."""
-        while True:
-            with translated(self._source, "soundfile"):
-                block: Block = self._file.read(self._info.sample_rate, dtype="float32", always_2d=True)
-            if not len(block):
-                return
-            yield block
+        """Yield up to one second at a time."""
+        channels = self._info.channels
+        frames = max(min(self._info.sample_rate, _BLOCK_VALUES // channels), 1)
+        piece = -(-frames // _READS_PER_BLOCK)
+        ended = False
+        while not ended:
+            block = np.empty((frames, channels), np.float32)
+            filled = 0
+            failure: UnreadableAudioError | None = None
+            while filled < frames and not ended:
+                try:
+                    with translated(self._source, "soundfile"):
+                        got = len(self._file.read(out=block[filled : filled + piece]))
+                except UnreadableAudioError as error:
+                    failure, ended = error, True
+                else:
+                    filled += got
+                    ended = got == 0
+            if filled:
+                yield block[:filled]
+            if failure is not None:
+                raise failure
+        self._check_end()
+
+    def _check_end(self) -> None:
+        """Refuse to call it the end while much of a compressed file is unread: its header states too short a length."""
+        size = self._source.size or 0
+        at = self._reader.tell() if self._reader is not None else os.lseek(self._descriptor, 0, os.SEEK_CUR)
+        unread = size - at
+        if self._compressed and unread > max(_TAG_BYTES, _TAG_SHARE * size):
+            raise UnreadableAudioError(
+                self._source.name, f"soundfile ends where the header says, with {unread} bytes of the file unread"
+            )
 
     def close(self) -> None:
         """Close the file."""

@@ -16,10 +16,15 @@ from audio.source import Source
 _WINDOW_SECONDS = 10.0
 """Length of the ranges that are decoded one after the other; four megabytes of stereo at 48 kHz."""
 
+_LONGEST_GAP_SECONDS = 3600.0
+"""Where nothing more is found for this long in a stream that states no length, it has ended."""
+
 # torchcodec keeps a frame when its timestamps fall into the range asked for. Codecs whose packets hold several frames,
 # or frames without timestamps, lose audio that way without an error (measured: ADPCM, Monkey's Audio, Musepack,
-# Windows Media, Speex). These are the ones that lose nothing.
+# Windows Media, Speex). These are the ones that lose nothing, in containers that time each frame.
 _SOUND_CODECS = frozenset({"aac", "ac3", "alac", "eac3", "flac", "mp1", "mp2", "mp3", "opus", "vorbis"})
+_UNTIMED_IN_MATROSKA = frozenset({"alac"})
+_MATROSKA = b"\x1a\x45\xdf\xa3"
 
 
 class TorchCodecDecoder(DecoderBase):
@@ -33,7 +38,7 @@ class TorchCodecDecoder(DecoderBase):
         try:
             # A file object without a name: FFmpeg reads names as addresses, and guesses formats from their endings.
             self._decoder: Any = self._opened(AudioDecoder)
-            super().__init__(self._describe())
+            super().__init__(self._describe(), self._find_doubt())
         except BaseException:
             self._reader.close()
             raise
@@ -50,8 +55,6 @@ class TorchCodecDecoder(DecoderBase):
         metadata = self._decoder.metadata
         codec = str(metadata.codec)
         rate, channels = int(metadata.sample_rate or 0), int(metadata.num_channels or 0)
-        if not (codec in _SOUND_CODECS or codec.startswith("pcm_")):
-            raise UnreadableAudioError(self._source.name, f"torchcodec loses audio of the codec {codec}")
         if rate <= 0 or channels <= 0:
             raise UnreadableAudioError(self._source.name, "torchcodec finds no sample rate in it")
         index = int(self._decoder.stream_index)
@@ -67,6 +70,14 @@ class TorchCodecDecoder(DecoderBase):
             backend="torchcodec",
         )
 
+    def _find_doubt(self) -> str | None:
+        codec = str(self._decoder.metadata.codec)
+        if not (codec in _SOUND_CODECS or codec.startswith("pcm_")):
+            return f"torchcodec may lose audio of the codec {codec}"
+        if codec in _UNTIMED_IN_MATROSKA and self._source.head(4) == _MATROSKA:
+            return f"torchcodec may lose audio of the codec {codec} in Matroska"
+        return None
+
     def blocks(self) -> Iterator[Block]:
         """Yield up to one second at a time."""
         rate = self._info.sample_rate
@@ -76,18 +87,52 @@ class TorchCodecDecoder(DecoderBase):
 
     def _windows(self) -> Iterator[Block]:
         """Yield ranges of whole frames, each beginning where the one before ended."""
-        rate = self._info.sample_rate
-        start = self._info.start_time - 1.0  # a stream may begin a little before its stated start
-        stop = self._info.start_time + _WINDOW_SECONDS
+        begin = self._info.start_time
+        claimed = self._info.claimed_duration
+        end = begin + claimed if claimed is not None else None
+        width = _WINDOW_SECONDS
+        start, stop = begin - 1.0, begin + width  # a stream may begin a little before its stated start
+        first_window = True
         while True:
             found = self._frames(start, stop)
             if found is None:
-                return
-            samples, first = found
-            if samples.shape[0]:
-                yield samples
-            start = first + samples.shape[0] / rate
-            stop = start + _WINDOW_SECONDS
+                # A gap in the timestamps, or the end. The claim decides, and one long look where there is none.
+                if (end is not None and stop >= end) or width > _LONGEST_GAP_SECONDS:
+                    return
+                start, width = stop, 2 * width
+            else:
+                samples, time = found
+                # What lies before time zero is the encoder's run-up, which players skip.
+                earliest = 0.0 if first_window else start
+                samples, time = self._trimmed(samples, time, earliest)
+                if len(samples):
+                    yield samples
+                reached = time + len(samples) / self._info.sample_rate
+                last = end is not None and stop >= end
+                start, width = (stop if last else self._next_start(start, stop, reached)), _WINDOW_SECONDS
+                first_window = False
+            stop = start + width
+
+    def _trimmed(self, samples: Block, time: float, earliest: float) -> tuple[Block, float]:
+        """Drop what lies before a time; the frames of a range may begin before it."""
+        early = round((earliest - time) * self._info.sample_rate)
+        if early <= 0:
+            return samples, time
+        return samples[early:], earliest
+
+    def _next_start(self, start: float, stop: float, end: float) -> float:
+        """Return where the next range begins, so that no frame is given twice.
+
+        A range gives each frame that begins before its stop. Without gaps the frames end at or behind it, and the next
+        range begins where they end. With a gap, only the frame across the stop can tell where to go on.
+        """
+        rate = self._info.sample_rate
+        if end >= stop - 0.5 / rate:
+            return max(end, start + 1.0 / rate)
+        across = self._frames(stop, stop + 1.0 / rate)
+        if across is not None and across[1] < stop:
+            return max(across[1] + len(across[0]) / rate, stop)
+        return stop
 
     def _frames(self, start: float, stop: float) -> tuple[Block, float] | None:
         """Return the whole frames that overlap a range of time, and the time of the first; None at the end.
