@@ -36,6 +36,7 @@ class LanguageVote:
         self._counted = 0
         self._closed = False
         self._votes: defaultdict[str, float] = defaultdict(float)
+        self._ballots: list[Future[LanguageProbabilities]] = []
         self.decided: Future[str | None] = Future()
         self.probability: float | None = None
 
@@ -49,6 +50,7 @@ class LanguageVote:
             self._closed = self._offered == VOTES
         weight = seconds_from_samples(spoken, chunk.sample_rate)
         ballot = self._engine.detect_language(chunk.samples)
+        self._ballots.append(ballot)
         ballot.add_done_callback(lambda future: self._count(future, weight))
 
     def close(self) -> None:
@@ -57,6 +59,11 @@ class LanguageVote:
             self._closed = True
         self._decide()
 
+    def cancel(self) -> None:
+        """Give up: what the engine has not begun is not computed. Called by the thread that offers."""
+        for ballot in self._ballots:
+            ballot.cancel()
+
     def _count(self, ballot: "Future[LanguageProbabilities]", weight: float) -> None:
         failure = None if ballot.cancelled() else ballot.exception()
         with self._lock:
@@ -64,8 +71,8 @@ class LanguageVote:
             if failure is None and not ballot.cancelled():
                 for language, probability in ballot.result():
                     self._votes[language] += weight * probability
-        if failure is not None and not self.decided.done():
-            self.decided.set_exception(failure)
+            elif failure is not None and not self.decided.done():
+                self.decided.set_exception(failure)
         self._decide()
 
     def _decide(self) -> None:

@@ -14,8 +14,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from audio.channels import ChannelReduction
 from audio.chunk import Chunk
+from audio.errors import AudioError
 from audio.info import AudioInfo
 from audio.source import AudioSource, Source
 from audio.split import stream_chunks
@@ -112,6 +116,9 @@ class Transcription:
         self._closing = threading.Event()
         self._producer = threading.Thread(target=self._produce, name="auricle-decode", daemon=True)
         self._tasks: deque[tuple[Chunk, Task]] = deque()
+        self._failure: Exception | None = None
+        self._complete = False
+        self._damage: AudioError | None = None
         self._iterator = self._run()
 
     @property
@@ -137,9 +144,8 @@ class Transcription:
 
     def close(self) -> None:
         """Stop: cancel what waits, join the threads, close the recording and an engine opened for it."""
-        self._closing.set()
-        self._room.release()
         self._iterator.close()
+        self._stop()
         if self._producer.ident is not None:
             self._producer.join()
         self._stream.close()
@@ -152,13 +158,19 @@ class Transcription:
         Raises
         ------
         AudioError
-            If the recording cannot be decoded to its end; segments found before have been yielded.
+            If the recording cannot be decoded to its end; the text of what was decoded has been yielded before.
         EngineBridgeError
             If the engine fails.
+        RuntimeError
+            If the transcription was stopped before its end: what there is of it would pass for the whole.
 
         """
         for _ in self._iterator:
             pass
+        if self._failure is not None:
+            raise self._failure
+        if not self._complete:
+            raise RuntimeError(f"{self._source}: the transcription was stopped before its end; keep the segments read")
         language = self._options.language
         if self._vote is not None and self._vote.decided.done():
             language = self._vote.decided.result()
@@ -182,7 +194,7 @@ class Transcription:
         try:
             capabilities = self._engine.capabilities
             chunks = stream_chunks(
-                self._stream,
+                self._decoded(),
                 capabilities.sample_rate,
                 max_duration=capabilities.max_clip_seconds,
                 keep_silence=KEPT_SILENCE_SECONDS,
@@ -199,31 +211,54 @@ class Transcription:
                 self._events.put(chunk)
         except BaseException as error:  # noqa: BLE001 - raised again in the consumer's thread
             failure = error
-        self._events.put(_End(failure))
+        self._events.put(_End(failure or self._damage))
+
+    def _decoded(self) -> Iterator[NDArray[np.float32]]:
+        """Yield the recording's blocks; where decoding breaks off, what came before is still cut and recognised."""
+        try:
+            yield from self._stream
+        except AudioError as error:
+            self._damage = error
 
     def _run(self) -> Generator[Segment, None, None]:
+        try:
+            yield from self._recognised()
+            self._complete = True
+        except Exception as error:
+            self._failure = error
+            raise
+        finally:
+            self._stop()
+
+    def _recognised(self) -> Iterator[Segment]:
+        """Carry the recognitions until the recording has ended, and raise what ended it early."""
         self._producer.start()
         end: _End | None = None
-        try:
-            while end is None or self._tasks:
-                start = time.perf_counter()
-                event = self._events.get()
-                self._seconds["wait for the engine"] += time.perf_counter() - start
-                if isinstance(event, _End):
-                    end = event
-                    if self._vote is not None:
-                        self._vote.close()
-                elif isinstance(event, Chunk):
-                    self._begin(event)
-                else:
-                    event.advance()
-                yield from self._finished()
-        finally:
-            for _, task in self._tasks:
-                task.cancel()
-            self._tasks.clear()
+        while end is None or self._tasks:
+            start = time.perf_counter()
+            event = self._events.get()
+            self._seconds["wait for the engine"] += time.perf_counter() - start
+            if isinstance(event, _End):
+                end = event
+                if self._vote is not None:
+                    self._vote.close()
+            elif isinstance(event, Chunk):
+                self._begin(event)
+            else:
+                event.advance()
+            yield from self._finished()
         if end.failure is not None:
             raise end.failure
+
+    def _stop(self) -> None:
+        """Cancel what waits and let the producer end."""
+        self._closing.set()
+        self._room.release()
+        for _, task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+        if self._vote is not None:
+            self._vote.cancel()
 
     def _begin(self, chunk: Chunk) -> None:
         language = None
@@ -236,8 +271,14 @@ class Transcription:
 
     def _finished(self) -> Iterator[Segment]:
         """Yield the text of the chunks at the head of the line that are done."""
-        while self._tasks and (outcome := self._tasks[0][1].outcome) is not None:
-            chunk, _ = self._tasks.popleft()
+        while self._tasks:
+            chunk, task = self._tasks[0]
+            if task.failure is not None:
+                raise task.failure
+            outcome = task.outcome
+            if outcome is None:
+                return
+            self._tasks.popleft()
             self._room.release()
             self._gaps += outcome.gaps
             reached = self._segments[-1].end if self._segments else 0.0

@@ -3,9 +3,10 @@
 import queue
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any
 
+from engine_bridge.errors import EngineError
 from engine_bridge.recognition import Outcome, Waiting
 
 
@@ -23,6 +24,8 @@ class Task:
     ----------
     outcome : Outcome or None
         The result, once there is one.
+    failure : Exception or None
+        What the recognition or one of its futures raised; then there will be no outcome.
 
     """
 
@@ -31,9 +34,14 @@ class Task:
         self._ready = ready
         self._futures: Sequence[Future[Any]] = ()
         self.outcome: Outcome | None = None
+        self.failure: Exception | None = None
 
     def advance(self) -> None:
-        """Run until the recognition waits again or ends. Raises what the recognition or its futures raised."""
+        """Run until the recognition waits again, ends or fails.
+
+        A failure is kept rather than raised, for chunks before this one may still be under way and their text is to
+        be had first.
+        """
         try:
             if self._futures:
                 self._futures = self._recognition.send([future.result() for future in self._futures])
@@ -41,6 +49,13 @@ class Task:
                 self._futures = next(self._recognition)
         except StopIteration as stop:
             self.outcome = stop.value
+            return
+        except CancelledError as error:
+            self.failure = EngineError("the engine was closed before it had recognised everything: keep it open")
+            self.failure.__cause__ = error
+            return
+        except Exception as error:  # noqa: BLE001 - raised in the chunk's turn by whoever reads this task
+            self.failure = error
             return
         _Countdown(self._futures, self, self._ready)
 
