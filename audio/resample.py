@@ -200,8 +200,8 @@ def open_resampler(
     soxr at its HQ setting comes first because, of the libraries that a plain installation has, it is both the fastest
     and the cleanest (bench/resample.py, kept in bench/RESAMPLE.md): from 44.1 kHz to 16 kHz about twice as fast as
     FFmpeg's resampler at a filter length that keeps aliases 90 dB down, with ripple of 0.01 dB up to 7.2 kHz, aliases
-    126 dB down from 8 kHz, and no growth for rates without a common divisor. Its MQ setting is between as fast and a
-    quarter faster, and leaves over 0.1 dB of ripple between some rates. FFmpeg's resampler as it comes (filter length 32) is slower
+    126 dB down from 8 kHz, and no growth for rates without a common divisor. Its MQ setting is up to a sixth faster,
+    and leaves over 0.1 dB of ripple between some rates. FFmpeg's resampler as it comes (filter length 32) is slower
     than soxr, lets aliases through 43 dB down and loses 1 dB at 7.2 kHz.
 
     """
