@@ -29,7 +29,7 @@ CELL_CHOICES = (100, 75, 60, 50, 40, 30, 25, 20, 15, 12, 10, 8, 6, 5, 4, 3, 2, 1
 """Numbers of frames that share one candidate; all divide a page."""
 
 _PAGE_FRAMES = 6000
-_PIECE_PRICE = 1.0
+_PIECE_PRICE = 8.0
 _LOOK_AHEAD_CHUNKS = 4
 
 
@@ -258,9 +258,8 @@ class Chunker:
     def _keep(self, start: int, stop: int, costs: FloatArray) -> None:
         """Keep frames of the page, and offer the cheapest frame of each cell among them as a cut."""
         cell = self._settings.cell
-        rows = np.full(-(-(stop - start) // cell) * cell, np.inf, np.float32)
-        rows[: stop - start] = costs[start:stop]
-        rows = rows.reshape(-1, cell)
+        padding = (start - stop) % cell
+        rows = np.pad(costs[start:stop], (0, padding), constant_values=np.inf).reshape(-1, cell)
         best = rows.argmin(axis=1)
         cheapest = rows[np.arange(len(rows)), best]
         frames = best + np.arange(0, rows.size, cell) + start

@@ -26,6 +26,7 @@ SILENCE_DB = -120.0
 """Level of a frame of zeros, in dB relative to full scale; nothing is quieter."""
 
 _COMB_SECONDS = 0.00025
+_LEAST_ENERGY, _BROKEN_ENERGY = 1e-12, 1e12
 _TILE_FRAMES = 400  # what is worked on at a time stays in the processor's cache
 
 CELL_FRAMES = 50
@@ -74,10 +75,14 @@ def mono_samples(samples: NDArray[np.generic]) -> FloatArray:
     Raises
     ------
     SplitError
-        The array is not one-dimensional.
+        The array is not one-dimensional, or not of floats.
 
     """
     waveform = np.asarray(samples)
+    if waveform.dtype.kind != "f":
+        raise SplitError(
+            f"splitting takes float samples in [-1, 1], not {waveform.dtype}: divide integers by full scale."
+        )
     if waveform.ndim != 1:
         raise SplitError(
             f"splitting takes one channel of shape (frames,), not an array of shape {waveform.shape}: "
@@ -103,7 +108,7 @@ class EnvelopeMeter:
         self._lag = min(max(1, round(sample_rate * _COMB_SECONDS)), self._hop)
         self._tile = _TILE_FRAMES
         self._room = np.empty(_TILE_FRAMES * self._hop, np.float32)
-        self._past: FloatArray | None = None  # the last samples measured, for the comb
+        self._past = np.empty(0, np.float32)  # the last samples measured, for the comb
         self._begun = np.empty(0, np.float32)
 
     def feed(self, samples: NDArray[np.generic]) -> FloatArray:
@@ -123,7 +128,7 @@ class EnvelopeMeter:
         block = mono_samples(samples)
         if not len(block):
             return np.empty(0, np.float32)
-        if self._past is None:
+        if not len(self._past):
             self._past = np.full(self._lag, block[0], np.float32)
         frames = (len(self._begun) + len(block)) // self._hop
         energies = np.empty(frames, np.float32)
@@ -142,29 +147,29 @@ class EnvelopeMeter:
     def finish(self) -> FloatArray:
         """Return the level of the last frame, shape (0,) or (1,), from the samples there are."""
         begun, self._begun = self._begun, self._begun[:0]
-        if self._past is None or not len(begun):
+        if not len(begun):
             return np.empty(0, np.float32)
-        difference = begun - np.concatenate([self._past, begun])[: len(begun)]
-        return _decibels(np.array([np.mean(difference * difference)], np.float32))
+        with np.errstate(invalid="ignore", over="ignore"):
+            difference = begun - np.concatenate([self._past, begun])[: len(begun)]
+            return _decibels(np.mean(difference * difference, keepdims=True))
 
     def _measure(self, samples: FloatArray, energies: FloatArray) -> None:
         """Write the mean squares of whole frames that directly follow those measured before."""
         count, lag = len(samples), self._lag
-        past = self._past
         difference = self._room[:count]
-        np.subtract(samples[lag:], samples[: count - lag], out=difference[lag:])
-        np.subtract(samples[:lag], past, out=difference[:lag])
-        rows = difference.reshape(-1, self._hop)
-        np.einsum("ij,ij->i", rows, rows, out=energies)
+        with np.errstate(invalid="ignore", over="ignore"):  # broken samples are dealt with below
+            np.subtract(samples[lag:], samples[: count - lag], out=difference[lag:])
+            np.subtract(samples[:lag], self._past, out=difference[:lag])
+            rows = difference.reshape(-1, self._hop)
+            np.einsum("ij,ij->i", rows, rows, out=energies)
         energies /= np.float32(self._hop)
         self._past = samples[count - lag :].copy()
 
 
 def _decibels(energies: FloatArray) -> FloatArray:
-    """Return 10 log10 of mean squares; what is not a number counts as full scale, as broken samples are no silence."""
-    finite = np.nan_to_num(energies, nan=1.0, posinf=1.0)
-    levels: FloatArray = 10 * np.log10(np.maximum(finite, np.float32(10 ** (SILENCE_DB / 10))))
-    return levels
+    """Return 10 log10 of mean squares; what is not a number counts as loud, since broken samples are no silence."""
+    bounded = np.fmin(np.maximum(energies, np.float32(_LEAST_ENERGY)), np.float32(_BROKEN_ENERGY))
+    return np.log10(bounded) * np.float32(10)
 
 
 class PagedFilter:
@@ -249,9 +254,14 @@ def erode(mask: NDArray[np.bool_], before: int, after: int) -> NDArray[np.bool_]
 def rolling_extreme(values: FloatArray, reach: int, *, lowest: bool) -> FloatArray:
     """Return the least or greatest of each value and `reach` neighbours on both sides; the ends have none beyond."""
     edge = np.full(reach, np.inf if lowest else -np.inf, np.float32)
-    windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([edge, values, edge]), 2 * reach + 1)
-    result: FloatArray = windows.min(axis=1) if lowest else windows.max(axis=1)
-    return result
+    best = np.concatenate([edge, values, edge])
+    pick = np.minimum if lowest else np.maximum
+    width, have = 2 * reach + 1, 1
+    while have < width:  # two windows of what there is, apart by no more than their width, make a longer one
+        step = min(have, width - have)
+        best = pick(best[:-step], best[step:])
+        have += step
+    return best
 
 
 def cell_ranks(smooth: FloatArray, *ranks: int) -> list[FloatArray]:

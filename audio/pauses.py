@@ -27,7 +27,7 @@ _ABOVE_FLOOR_DB = 3.0
 _LEAST_RANGE_DB = 12.0
 # Half widths in frames, and weights. A pause costs nothing in the windows that fit into it, so that a longer one is
 # cheaper; the widest windows draw the cut to the middle of pauses of seconds.
-_WINDOWS = ((10, 2.0), (20, 2.0), (40, 2.0), (80, 2.0), (160, 0.5), (320, 0.1))
+_WINDOWS = ((10, 2.0), (15, 2.0), (20, 3.0), (30, 3.0), (45, 1.0), (80, 0.5), (160, 0.2), (320, 0.1))
 _UNITS = 256  # loudness is counted in whole units, so that sums do not depend on where a page begins
 
 

@@ -93,19 +93,13 @@ class CutPlanner:
             The positions descend, or no candidate lies in reach of the ones before.
 
         """
-        for position, cost in zip(positions, costs, strict=True):
-            self._add(position, cost)
+        self._extend(positions, costs)
         self._reach = max(reach, self._positions[-1])
-        cuts: list[int] = []
-        while True:
+        cuts = self._advance(self._agreed(self._open_nodes(self._reach)))
+        while self._exhausted():
             open_nodes = self._open_nodes(self._reach)
-            decided = self._agreed(open_nodes)
-            if not decided and self._exhausted():
-                decided = [self._chain(self._cheapest(open_nodes))[0]]
-            if not decided:
-                return cuts
-            cuts += [self._first + node for node in decided]
-            self._restart(decided[-1])
+            cuts += self._advance(self._agreed(open_nodes) or self._chain(self._cheapest(open_nodes))[:1])
+        return cuts
 
     def finish(self, length: int) -> list[int]:
         """Return the remaining cuts of a sequence of this length; the planner is used up.
@@ -128,24 +122,30 @@ class CutPlanner:
             raise self._dead_end(length)
         return [self._first + node for node in self._chain(best)]
 
-    def _add(self, position: int, cost: float) -> None:
-        if position < self._positions[-1] or position < 1:
-            raise SplitError(f"candidates must ascend from 1, but {position} follows {self._positions[-1]}.")
-        queue, positions, totals = self._queue, self._positions, self._totals
-        while self._waiting < len(positions) and positions[self._waiting] <= position - self._min:
-            total = totals[self._waiting]
-            while queue and totals[queue[-1]] >= total:
-                queue.pop()
-            if total < math.inf:
-                queue.append(self._waiting)
-            self._waiting += 1
-        while queue and positions[queue[0]] < position - self._max:
-            queue.popleft()
-        parent = queue[0] if queue else 0
-        totals.append(totals[parent] + cost + self._price if queue else math.inf)
-        positions.append(position)
-        self._costs.append(cost)
-        self._parents.append(parent)
+    def _extend(self, more_positions: Sequence[int], more_costs: Sequence[float]) -> None:
+        """Add a node for each candidate, linked to the best node a step before it."""
+        queue, positions, totals, parents = self._queue, self._positions, self._totals, self._parents
+        least, most, price, waiting = self._min, self._max, self._price, self._waiting
+        previous = positions[-1]
+        for position, cost in zip(more_positions, more_costs, strict=True):
+            if position < previous or position < 1:
+                raise SplitError(f"candidates must not descend, and begin at 1, but {position} follows {previous}.")
+            previous = position
+            while waiting < len(positions) and positions[waiting] <= position - least:
+                total = totals[waiting]
+                if total < math.inf:
+                    while queue and totals[queue[-1]] >= total:
+                        queue.pop()
+                    queue.append(waiting)
+                waiting += 1
+            while queue and positions[queue[0]] < position - most:
+                queue.popleft()
+            parent = queue[0] if queue else 0
+            totals.append(totals[parent] + cost + price if queue else math.inf)
+            positions.append(position)
+            parents.append(parent)
+        self._costs += more_costs
+        self._waiting = waiting
 
     def _open_nodes(self, reach: int) -> list[int]:
         """Return the nodes that a step to `reach` or beyond can start from, descending."""
@@ -196,21 +196,22 @@ class CutPlanner:
 
         return min(open_nodes, key=estimate)
 
-    def _restart(self, root: int) -> None:
-        """Make a node the new beginning, and plan what follows again from there.
-
-        The totals are not set back, so that they come out the same, to the last bit, wherever a stream was cut.
-        """
-        later = list(zip(self._positions[root + 1 :], self._costs[root + 1 :], strict=True))
+    def _advance(self, decided: list[int]) -> list[int]:
+        """Make the last of these nodes the new beginning, and return the numbers of them all."""
+        if not decided:
+            return []
+        numbers = [self._first + node for node in decided]
+        root = decided[-1]
+        positions, costs = self._positions[root + 1 :], self._costs[root + 1 :]
         self._first += root
-        self._positions = [self._positions[root]]
-        self._costs = [self._costs[root]]
-        self._totals = [self._totals[root]]
+        self._positions, self._costs = self._positions[root : root + 1], self._costs[root : root + 1]
+        # The totals are not set back, so that they come out the same, to the last bit, wherever a stream was divided.
+        self._totals = self._totals[root : root + 1]
         self._parents = [0]
         self._waiting = 0
         self._queue.clear()
-        for position, cost in later:
-            self._add(position, cost)
+        self._extend(positions, costs)  # some may have been reached by plans that are given up now
+        return numbers
 
 
 def plan_cuts(

@@ -167,14 +167,14 @@ def _settings(
         raise SplitError(f"keep_silence must be at least 0 s, or None to keep all silence, not {keep_silence}.")
     longest = samples_from_seconds(max_duration, sample_rate)
     shortest = max(1, samples_from_seconds(least, sample_rate))
-    # Candidates lie up to two cells apart, and one of them must always be allowed.
-    room = (longest - shortest) // (2 * hop)
-    if room < 1:
+    # Candidates lie up to two cells apart, and one of them must always be allowed; 25 or more leave a choice.
+    frames = (longest - shortest) // hop
+    if frames < 2:
         raise SplitError(
             f"chunks of {shortest} to {longest} samples at {sample_rate} Hz leave no room to choose a cut: "
             "allow longer chunks."
         )
-    cell = next(cell for cell in CELL_CHOICES if cell <= room)
+    cell = next(cell for cell in CELL_CHOICES if cell <= max(frames // 25, 1))
     margin = None
     if keep_silence is not None:
         margin = max(1, round(max(keep_silence / 2, _SHORTEST_MARGIN) * FRAMES_PER_SECOND))
