@@ -198,7 +198,7 @@ class CheckedDecoder(DecoderBase):
         if self._is_short(self):
             self._warnings.append(
                 f"the file claims {self._info.claimed_duration:.2f} s but only {self._seconds:.2f} s could be "
-                "decoded: it looks truncated"
+                "decoded: it looks truncated or damaged"
             )
 
     def close(self) -> None:

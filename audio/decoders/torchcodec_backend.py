@@ -13,8 +13,15 @@ from audio.errors import NoAudioStreamError, UnreadableAudioError
 from audio.info import AudioInfo, StreamInfo
 from audio.source import Source
 
-_WINDOW_SECONDS = 10.0
-"""Length of the ranges that are decoded one after the other; four megabytes of stereo at 48 kHz."""
+_WINDOW_SECONDS = 10.0037
+"""Length of the ranges that are decoded one after the other; four megabytes of stereo at 48 kHz.
+
+It is no multiple of a usual frame's length. torchcodec stops where the end of a range falls into the frame at hand; at
+an end between two frames it may miss that, and decode to the end of the file for nothing.
+"""
+
+_ROUNDING_SECONDS = 0.002
+"""Matroska, Flash and ASF round the times of frames and their lengths to milliseconds."""
 
 _LONGEST_GAP_SECONDS = 3600.0
 """Where nothing more is found for this long in a stream that states no length, it has ended."""
@@ -34,6 +41,7 @@ class TorchCodecDecoder(DecoderBase):
         from torchcodec.decoders import AudioDecoder
 
         self._source = source
+        self._matroska = source.head(4) == _MATROSKA
         self._reader: BinaryIO = source.open()
         try:
             # A file object without a name: FFmpeg reads names as addresses, and guesses formats from their endings.
@@ -64,7 +72,7 @@ class TorchCodecDecoder(DecoderBase):
             sample_rate=rate,
             channels=channels,
             channel_layout=None,
-            claimed_duration=metadata.duration_seconds_from_header or None,
+            claimed_duration=metadata.duration_seconds or metadata.duration_seconds_from_header or None,
             start_time=float(metadata.begin_stream_seconds_from_header or 0.0),
             streams=(StreamInfo(index, codec, rate, channels, default=True),),
             backend="torchcodec",
@@ -74,7 +82,7 @@ class TorchCodecDecoder(DecoderBase):
         codec = str(self._decoder.metadata.codec)
         if not (codec in _SOUND_CODECS or codec.startswith("pcm_")):
             return f"torchcodec may lose audio of the codec {codec}"
-        if codec in _UNTIMED_IN_MATROSKA and self._source.head(4) == _MATROSKA:
+        if codec in _UNTIMED_IN_MATROSKA and self._matroska:
             return f"torchcodec may lose audio of the codec {codec} in Matroska"
         return None
 
@@ -87,38 +95,41 @@ class TorchCodecDecoder(DecoderBase):
 
     def _windows(self) -> Iterator[Block]:
         """Yield ranges of whole frames, each beginning where the one before ended."""
-        begin = self._info.start_time
-        claimed = self._info.claimed_duration
+        rate, claimed = self._info.sample_rate, self._info.claimed_duration
+        begin = max(self._info.start_time, 0.0)
         end = begin + claimed if claimed is not None else None
-        width = _WINDOW_SECONDS
-        start, stop = begin - 1.0, begin + width  # a stream may begin a little before its stated start
-        first_window = True
+        start, width = self._first_start(), _WINDOW_SECONDS
+        stop = begin + width
         while True:
+            last = end is not None and stop >= end
             found = self._frames(start, stop)
-            if found is None:
-                # A gap in the timestamps, or the end. The claim decides, and one long look where there is none.
-                if (end is not None and stop >= end) or width > _LONGEST_GAP_SECONDS:
-                    return
-                start, width = stop, 2 * width
-            else:
-                samples, time = found
+            if found is not None:
                 # What lies before time zero is the encoder's run-up, which players skip.
-                earliest = 0.0 if first_window else start
-                samples, time = self._trimmed(samples, time, earliest)
+                samples, time = self._trimmed(*found, max(start, 0.0))
                 if len(samples):
                     yield samples
-                reached = time + len(samples) / self._info.sample_rate
-                last = end is not None and stop >= end
+                reached = time + len(samples) / rate
                 start, width = (stop if last else self._next_start(start, stop, reached)), _WINDOW_SECONDS
-                first_window = False
+            elif last or width > _LONGEST_GAP_SECONDS:
+                return
+            else:
+                start, width = stop, 2 * width
             stop = start + width
 
+    def _first_start(self) -> float:
+        """Return where the first range begins: before time zero, to catch a first frame at zero that has no length.
+
+        AAC in Matroska has such a frame as well, but there it is the encoder's run-up, which FFmpeg before version 8
+        does not skip.
+        """
+        run_up = self._matroska and self._info.codec == "aac"
+        return 0.0 if run_up else -1.0
+
     def _trimmed(self, samples: Block, time: float, earliest: float) -> tuple[Block, float]:
-        """Drop what lies before a time; the frames of a range may begin before it."""
-        early = round((earliest - time) * self._info.sample_rate)
-        if early <= 0:
+        """Drop what lies before a time: the frames of a range may begin before it, or seem to by rounded timestamps."""
+        if earliest - time <= _ROUNDING_SECONDS:
             return samples, time
-        return samples[early:], earliest
+        return samples[round((earliest - time) * self._info.sample_rate) :], earliest
 
     def _next_start(self, start: float, stop: float, end: float) -> float:
         """Return where the next range begins, so that no frame is given twice.
