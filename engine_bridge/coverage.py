@@ -14,6 +14,9 @@ SHORTEST_UNCOVERED = 0.6
 BRIDGED_PAUSE = 1.0
 """Seconds between two uncovered stretches that are still asked for together."""
 
+LONGEST_PART = 12.0
+"""Seconds up to which uncovered stretches are joined: what failed in a long clip is asked for in shorter ones."""
+
 
 def uncovered_speech(speech: Sequence[Seconds], segments: Sequence[Segment]) -> list[Seconds]:
     """Return the parts of the speech stretches that lie under no text.
@@ -28,21 +31,21 @@ def uncovered_speech(speech: Sequence[Seconds], segments: Sequence[Segment]) -> 
     Returns
     -------
     list of (start, end)
-        Ascending; parts that lie close together are joined, and short ones are left out.
+        Ascending; parts that lie close together with no text between them are joined, and short ones are left out.
 
     """
     covered = [
         (word.start - TOLERANCE, word.end + TOLERANCE) for segment in segments for word in (segment.words or (segment,))
     ]
     open_parts = [part for stretch in speech for part in _without(stretch, covered)]
-    return [part for part in _joined(open_parts) if _spoken(part, open_parts) >= SHORTEST_UNCOVERED]
+    return [part for part in _joined(open_parts, covered) if _spoken(part, open_parts) >= SHORTEST_UNCOVERED]
 
 
 def covered_seconds(speech: Sequence[Seconds], segments: Sequence[Segment]) -> float:
     """Return how many seconds of the speech stretches lie under segments."""
+    under = [(segment.start, segment.end) for segment in segments]
     return sum(
-        end - start - sum(b - a for a, b in _without((start, end), [(s.start, s.end) for s in segments]))
-        for start, end in speech
+        end - start - sum(last - first for first, last in _without((start, end), under)) for start, end in speech
     )
 
 
@@ -59,10 +62,12 @@ def _without(stretch: Seconds, covered: Sequence[Seconds]) -> list[Seconds]:
     return left
 
 
-def _joined(parts: Sequence[Seconds]) -> list[Seconds]:
+def _joined(parts: Sequence[Seconds], covered: Sequence[Seconds]) -> list[Seconds]:
+    """Join parts over short pauses, never over text: asked for together, it would be there twice."""
     joined: list[Seconds] = []
     for start, end in parts:
-        if joined and start - joined[-1][1] <= BRIDGED_PAUSE:
+        text_between = bool(joined) and any(first < start and last > joined[-1][1] for first, last in covered)
+        if joined and start - joined[-1][1] <= BRIDGED_PAUSE and not text_between:
             joined[-1] = (joined[-1][0], end)
         else:
             joined.append((start, end))

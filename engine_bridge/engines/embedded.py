@@ -208,10 +208,13 @@ class EmbeddedEngine:
         """Stop the workers after their current batch; clips still waiting are cancelled."""
         with self._changed:
             self._closed = True
-            for request in self._waiting:
-                request.future.cancel()
+            waiting = list(self._waiting)
             self._waiting.clear()
             self._changed.notify_all()
+        # Outside the lock, for callbacks run here and may ask the engine. The second call wakes who waits.
+        for request in waiting:
+            if request.future.cancel():
+                request.future.set_running_or_notify_cancel()
         for worker in self._workers:
             worker.join()
 

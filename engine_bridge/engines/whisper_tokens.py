@@ -16,6 +16,9 @@ MAX_CONTEXT_TOKENS = 448
 MAX_PROMPT_TOKENS = MAX_CONTEXT_TOKENS // 2 - 1
 """Tokens of earlier text that fit before a clip, as in OpenAI's implementation."""
 
+# A character has at most four bytes in UTF-8; whatever is no character by then never becomes one.
+_MOST_TOKENS_A_CHARACTER = 4
+
 _WORDS_WITHOUT_SPACES = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
 # Marks that belong to the word after them, and to the word before them.
 _OPENING = "\"'\u201c\u00bf([{-"
@@ -82,7 +85,8 @@ class WhisperTokens:
         """Return the tokens that the decoder starts from."""
         tokens: list[int] = []
         if options.prompt:
-            earlier = self.encode(" " + options.prompt.strip())
+            # Without special tokens that the text may spell: they would steer the decoder.
+            earlier = self.text_tokens(self.encode(" " + options.prompt.strip()))
             tokens += [self._required("<|startofprev|>"), *earlier[-MAX_PROMPT_TOKENS:]]
         tokens += self.start_sequence(language, options.task)
         if options.timestamps != "tokens":
@@ -124,9 +128,10 @@ class WhisperTokens:
             nonlocal reached, start
             words = self.decode(text).strip()
             first = reached if start is None else start
+            last = max(first, end)
             if words:
-                segments.append(ClipSegment(first, max(first, end), words))
-            reached = max(reached, end)
+                segments.append(ClipSegment(first, last, words))
+            reached = max(reached, last)
             start = None
             text.clear()
 
@@ -161,7 +166,7 @@ class WhisperTokens:
         for token in tokens:
             pending.append(token)
             text = self.decode(pending)
-            if "\ufffd" not in text:
+            if "\ufffd" not in text or len(pending) == _MOST_TOKENS_A_CHARACTER:
                 pieces.append(TokenWord(text, tuple(pending)))
                 pending = []
         if pending:

@@ -43,7 +43,8 @@ def words_from_alignment(
     count = sum(len(word.tokens) for word in words)
     # The first state of each token; the one after the last token (end of text) closes the last word.
     starts = state_indices[np.minimum(np.searchsorted(token_indices, np.arange(count + 1)), len(token_indices) - 1)]
-    seconds = np.minimum(starts * SECONDS_PER_STATE, clip_seconds)
+    # CTranslate2 gives state -1 where a clip is too short to align.
+    seconds = np.clip(starts * SECONDS_PER_STATE, 0.0, clip_seconds)
     timed: list[ClipWord] = []
     first = 0
     for word in words:

@@ -1,0 +1,222 @@
+"""What every engine keeps to, whatever is behind it. A new engine joins by a function in `ENGINES`."""
+
+import threading
+from concurrent.futures import CancelledError, Future
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from audio.positions import samples_from_seconds
+from engine_bridge.engines.protocol import ClipResult, DecodingOptions
+from engine_bridge.errors import EngineError, UnsupportedOptionError
+from engine_bridge.testing import ENGLISH_ONLY, MULTILINGUAL, FakeEngine
+from tests.tones import hear
+
+SECONDS = 60  # to wait for one answer on a slow machine
+
+
+def fake_english(request):
+    return FakeEngine(hear, capabilities=ENGLISH_ONLY)
+
+
+def fake_multilingual(request):
+    return FakeEngine(hear, capabilities=MULTILINGUAL, in_flight=3)
+
+
+def embedded_random(request):
+    from engine_bridge.engines.embedded import EmbeddedEngine
+
+    return EmbeddedEngine(str(request.getfixturevalue("random_whisper")), device="cpu", workers=2)
+
+
+ENGINES = [fake_english, fake_multilingual, embedded_random]
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def open_one(request):
+    """Return a function that opens an engine which the test closes."""
+    return lambda: request.param(request)
+
+
+@pytest.fixture(scope="module")
+def engine(open_one):
+    opened = open_one()
+    yield opened
+    opened.close()
+
+
+def clip(engine, seconds=2.0, hertz=800):
+    times = np.arange(samples_from_seconds(seconds, engine.capabilities.sample_rate)) / engine.capabilities.sample_rate
+    return (0.3 * np.sin(2 * np.pi * hertz * times)).astype(np.float32)
+
+
+def assert_is_result(result, seconds):
+    assert isinstance(result, ClipResult)
+    reached = 0.0
+    for segment in result.segments:
+        assert reached <= segment.start <= segment.end <= seconds
+        assert segment.text.strip()
+        assert segment.text == segment.text.strip()
+        at = segment.start
+        for word in segment.words:
+            assert at <= word.start <= word.end <= segment.end
+            assert 0 <= word.probability <= 1
+            at = word.end
+        if segment.words:
+            assert "".join(word.text for word in segment.words).strip() == segment.text
+        reached = segment.end
+    assert result.no_speech_probability is None or 0 <= result.no_speech_probability <= 1
+    assert result.average_log_probability is None or result.average_log_probability <= 0
+
+
+def test_it_names_itself_and_what_it_can_do(engine):
+    can = engine.capabilities
+    assert ":" in engine.spec
+    assert can.sample_rate > 0
+    assert can.max_clip_seconds > 0
+    assert can.languages
+    assert len(set(can.languages)) == len(can.languages)
+    assert can.timestamps or not can.word_times
+    assert engine.preferred_in_flight >= 1
+
+
+def test_a_clip_gives_a_future_with_a_result(engine):
+    future = engine.submit(clip(engine), DecodingOptions())
+    assert isinstance(future, Future)
+    result = future.result(SECONDS)
+    assert_is_result(result, 2.0)
+    assert result.language in engine.capabilities.languages
+
+
+@pytest.mark.parametrize("timestamps", ["align", "tokens", "none"])
+def test_every_kind_of_times_is_given_or_refused_by_name(engine, timestamps):
+    options = DecodingOptions(timestamps=timestamps)
+    can = engine.capabilities
+    if not {"align": can.word_times, "tokens": can.timestamps, "none": True}[timestamps]:
+        with pytest.raises(UnsupportedOptionError, match=timestamps):
+            engine.check(options)
+        return
+    assert_is_result(engine.submit(clip(engine), options).result(SECONDS), 2.0)
+
+
+@pytest.mark.parametrize("frames", [0, 1, 160, 161])
+def test_tiny_clips_are_answered_within_their_length(engine, frames):
+    samples = clip(engine)[:frames]
+    assert_is_result(
+        engine.submit(samples, DecodingOptions()).result(SECONDS), frames / engine.capabilities.sample_rate
+    )
+
+
+def test_the_longest_clip_is_taken_and_a_longer_one_refused(engine):
+    longest = clip(engine, engine.capabilities.max_clip_seconds)
+    assert_is_result(engine.submit(longest, DecodingOptions()).result(SECONDS), engine.capabilities.max_clip_seconds)
+    with pytest.raises(ValueError, match=str(len(longest))):
+        engine.submit(np.append(longest, np.float32(0)), DecodingOptions())
+
+
+def test_a_clip_with_channels_is_refused(engine):
+    with pytest.raises(ValueError, match=r"\(frames,\)"):
+        engine.submit(np.zeros((100, 2), dtype=np.float32), DecodingOptions())
+
+
+def test_a_clip_is_not_changed(engine):
+    samples = clip(engine)
+    samples.flags.writeable = False
+    before = samples.copy()
+    engine.submit(samples, DecodingOptions()).result(SECONDS)
+    np.testing.assert_array_equal(samples, before)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (DecodingOptions(language="xx"), "'xx'"),
+        (DecodingOptions(task="summarise"), "'summarise'"),
+        (DecodingOptions(timestamps="guess"), "'guess'"),
+        (DecodingOptions(beam_size=0), "0"),
+        (DecodingOptions(temperature=-1), "temperature"),
+        (DecodingOptions(beam_size=5, temperature=0.5), "temperature"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name_at_the_call(engine, options, named):
+    with pytest.raises(UnsupportedOptionError, match=named):
+        engine.check(options)
+    with pytest.raises(UnsupportedOptionError, match=named):
+        engine.submit(clip(engine), options)
+
+
+def test_translation_is_done_or_refused(engine):
+    options = DecodingOptions(task="translate")
+    if engine.capabilities.translates:
+        assert_is_result(engine.submit(clip(engine), options).result(SECONDS), 2.0)
+    else:
+        with pytest.raises(UnsupportedOptionError, match="translate"):
+            engine.submit(clip(engine), options)
+
+
+def test_languages_are_told_or_the_question_refused(engine):
+    if not engine.capabilities.detects_language:
+        with pytest.raises(UnsupportedOptionError, match="detect"):
+            engine.detect_language(clip(engine))
+        return
+    ranked = engine.detect_language(clip(engine)).result(SECONDS)
+    probabilities = [probability for _, probability in ranked]
+    assert {language for language, _ in ranked} <= set(engine.capabilities.languages)
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert 0 < sum(probabilities) <= 1 + 1e-3
+
+
+def test_the_language_asked_for_is_the_language_used(engine):
+    language = engine.capabilities.languages[-1]
+    result = engine.submit(clip(engine), DecodingOptions(language=language)).result(SECONDS)
+    assert result.language == language
+
+
+def test_beam_search_sampling_and_prompts_give_results(engine):
+    for options in (DecodingOptions(beam_size=2), DecodingOptions(temperature=0.5), DecodingOptions(prompt="Auricle")):
+        assert_is_result(engine.submit(clip(engine), options).result(SECONDS), 2.0)
+
+
+def test_clips_of_several_threads_get_their_own_answers(engine):
+    lengths = [0.5 + 0.1 * number for number in range(8)]
+    futures = {}
+
+    def submit(numbers):
+        for number in numbers:
+            futures[number] = engine.submit(clip(engine, lengths[number]), DecodingOptions())
+
+    threads = [threading.Thread(target=submit, args=(range(first, 8, 2),)) for first in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, length in enumerate(lengths):
+        assert_is_result(futures[number].result(SECONDS), length)
+
+
+def test_timings_only_grow(engine):
+    before = dict(engine.timings())
+    engine.submit(clip(engine), DecodingOptions()).result(SECONDS)
+    after = engine.timings()
+    assert set(before) <= set(after)
+    assert all(after[stage] >= before[stage] >= 0 for stage in before)
+
+
+def test_closing_cancels_or_finishes_what_waits_and_refuses_what_comes_after(open_one):
+    before = set(threading.enumerate())
+    engine = open_one()
+    futures = [engine.submit(clip(engine), replace(DecodingOptions(), prompt=f"n{number}")) for number in range(6)]
+    futures[5].cancel()
+    engine.close()
+    for future in futures:
+        assert future.done()
+        try:
+            assert_is_result(future.result(0), 2.0)
+        except CancelledError:
+            assert future.cancelled()
+    assert futures[5].cancelled()
+    assert [thread for thread in threading.enumerate() if thread not in before] == []
+    with pytest.raises(EngineError, match="closed"):
+        engine.submit(clip(engine), DecodingOptions())
+    engine.close()
