@@ -1,27 +1,31 @@
 """The `auricle` command: arguments, progress, exit codes.
 
-Exit codes: 0 when all inputs are done, 1 when one of them failed (the others are done), 2 for wrong usage.
+Exit codes: 0 when all inputs are done, 1 when one of them failed (the others are done), 2 for wrong usage, 130 when
+interrupted.
 """
 
+import os
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import click
 
 if TYPE_CHECKING:
     from engine_bridge.engines.protocol import Engine
     from engine_bridge.outputs import OutputPlan
-    from engine_bridge.pipeline import Progress
+    from engine_bridge.terminal import ProgressBar
     from engine_bridge.transcript import Transcript
 
 BACKENDS = ("auto", "soundfile", "torchcodec", "pyav")
 FORMATS = ("txt", "srt", "vtt", "tsv", "json")
 REDUCTIONS = ("mean", "first", "max", "sum")
 STANDARD_INPUT = "-"
+SEVERAL_IN_ONE = (None, ("txt",), ("json",))
+"""The ways to print that stay readable when several recordings follow each other."""
 
 
 def complain(message: str) -> None:
@@ -54,6 +58,10 @@ backend_option = click.option(
 @click.version_option(package_name="auricle")
 def main() -> None:
     """Turn long recordings into timed text that accounts for every second of speech."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            # A file name or a text that the terminal's encoding lacks is no reason to fail.
+            stream.reconfigure(errors="backslashreplace")
 
 
 @main.command()
@@ -120,8 +128,10 @@ def transcribe(
 
     if output is None and formats is not None and len(formats) > 1:
         raise click.UsageError("several formats need a folder to write to: add -o DIR")
+    if output is None and formats not in SEVERAL_IN_ONE and len(inputs) > 1:
+        raise click.UsageError(f"several recordings as {formats[0]} need a folder to write to: add -o DIR")
     keep_large_blocks()
-    plan = None if output is None else plan_outputs(inputs, formats or ("txt",), output)
+    plan = None if output is None else plan_outputs([_stem(source) for source in inputs], formats or ("txt",), output)
     engine = _open_engine(engine_spec)
     run = _Run(
         engine=engine,
@@ -137,13 +147,26 @@ def transcribe(
         plan=plan,
         quiet=quiet,
         timings=timings,
-        titles=len(inputs) > 1,
+        titles=len(inputs) > 1 and formats != ("json",),
     )
     try:
         succeeded = [run.transcribe(source) for source in inputs]
+    except KeyboardInterrupt:
+        complain("interrupted; files written so far are complete")
+        _leave_at_once(130)
+    except BrokenPipeError:
+        _leave_at_once(1)
     finally:
         engine.close()
     sys.exit(0 if all(succeeded) else 1)
+
+
+def _leave_at_once(code: int) -> NoReturn:
+    """End the process without waiting for the engine, whose batch under way can take half a minute."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code)
 
 
 def _open_engine(spec: str) -> "Engine":
@@ -205,10 +228,11 @@ class _Run:
 
     def _stream(self, source: str) -> "Transcript":
         from engine_bridge.pipeline import stream_transcript
+        from engine_bridge.terminal import ProgressBar, clock
 
         streams_text = self.prints and (self.plan is not None or self.formats in (None, ("txt",)))
         with (
-            _Bar(source) if self.shows_progress else nullcontext() as bar,
+            ProgressBar(Path(source).name) if self.shows_progress else nullcontext() as bar,
             stream_transcript(
                 _opened(source),
                 engine=self.engine,
@@ -217,10 +241,10 @@ class _Run:
             ) as transcription,
         ):
             for segment in transcription:
-                if streams_text:
+                if streams_text and segment.suspect is None:
                     line = segment.text
                     if self.formats != ("txt",) or self.plan is not None:
-                        line = f"{_clock(segment.start)}  {line}"
+                        line = f"{clock(segment.start)}  {line}"
                     _print_line(line, bar)
             return transcription.result()
 
@@ -230,7 +254,7 @@ class _Run:
 
         if self.plan is not None:
             for name in self.formats or ("txt",):
-                path = self.plan.path(source, name)
+                path = self.plan.path(_stem(source), name)
                 write_atomically(path, partial(find_format(name).write, transcript))
                 complain(f"wrote {path}")
         elif self.formats not in (None, ("txt",)):
@@ -242,69 +266,39 @@ def _opened(source: str) -> "str | BinaryIO":
     return sys.stdin.buffer if source == STANDARD_INPUT else source
 
 
+def _stem(source: str) -> str:
+    """Return what output names are made of."""
+    return "stdin" if source == STANDARD_INPUT else source
+
+
 def _naming(source: str, problem: Exception | str) -> str:
     """Return the problem's sentence, with the input's name in front unless it is there."""
     text = str(problem)
-    return text if source in text else f"{source}: {text}"
+    if source == STANDARD_INPUT:
+        source, text = "standard input", text.removeprefix("<file>: ")
+    return text if text.startswith(f"{source}: ") else f"{source}: {text}"
 
 
-def _print_line(line: str, bar: "_Bar | None") -> None:
+def _print_line(line: str, bar: "ProgressBar | None") -> None:
     with bar.hidden() if bar is not None else nullcontext():
         click.echo(line)
         sys.stdout.flush()
 
 
 def _tell_losses(source: str, transcript: "Transcript") -> None:
+    from engine_bridge.terminal import clock
+
     for warning in transcript.warnings:
         complain(_naming(source, warning))
     if transcript.gaps:
         seconds = sum(gap.end - gap.start for gap in transcript.gaps)
-        places = ", ".join(f"{_clock(gap.start)} to {_clock(gap.end)}" for gap in transcript.gaps[:5])
+        places = ", ".join(f"{clock(gap.start)} to {clock(gap.end)}" for gap in transcript.gaps[:5])
         more = f" and {len(transcript.gaps) - 5} more places" if len(transcript.gaps) > 5 else ""
         complain(f"{source}: {seconds:.1f} s that may be speech have no text: {places}{more}")
     suspects = [segment for segment in transcript.segments if segment.suspect]
     if suspects:
-        places = ", ".join(f"{_clock(segment.start)} ({segment.suspect})" for segment in suspects[:5])
-        complain(f"{source}: {len(suspects)} segments may be invented: {places}")
-
-
-def _clock(seconds: float) -> str:
-    """Return a time as 0:01:02.34."""
-    hundredths = round(seconds * 100)
-    minutes, hundredths = divmod(hundredths, 6000)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{hundredths // 100:02d}.{hundredths % 100:02d}"
-
-
-class _Bar:
-    """Progress on a terminal: audio time, speed, time left."""
-
-    def __init__(self, title: str) -> None:
-        from tqdm import tqdm
-
-        self._bar: Any = tqdm(total=0, desc=Path(title).name, bar_format="{desc}", leave=False, file=sys.stderr)
-        self._title = Path(title).name
-
-    def __enter__(self) -> "_Bar":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.close()
-
-    def update(self, progress: "Progress") -> None:
-        """Show how far it has come."""
-        total = f" of {_clock(progress.total_seconds)[:-3]}" if progress.total_seconds else ""
-        left = f", {_clock(progress.seconds_left)[:-3]} left" if progress.seconds_left is not None else ""
-        self._bar.set_description_str(
-            f"{self._title}: {_clock(progress.audio_seconds)[:-3]}{total}, {progress.speed:.0f}x{left}"
-        )
-
-    def hidden(self) -> AbstractContextManager[None]:
-        """Make room for a line of text."""
-        from tqdm import tqdm
-
-        context: AbstractContextManager[None] = tqdm.external_write_mode(file=sys.stdout)
-        return context
+        places = ", ".join(f"{clock(segment.start)} ({segment.suspect})" for segment in suspects[:5])
+        complain(f"{source}: {len(suspects)} segments may be invented and are left out of the text: {places}")
 
 
 @main.command()
@@ -315,6 +309,7 @@ def probe(source: str, audio_backend: str, as_json: bool) -> None:
     """Say what is in a file."""
     from audio import AudioError
     from audio.info import probe as look
+    from engine_bridge.terminal import clock
 
     try:
         info = look(_opened(source), audio_backend)
@@ -327,7 +322,7 @@ def probe(source: str, audio_backend: str, as_json: bool) -> None:
 
         click.echo(json.dumps(asdict(info), ensure_ascii=False))
         return
-    claimed = "unknown" if info.claimed_duration is None else _clock(info.claimed_duration)
+    claimed = "unknown" if info.claimed_duration is None else clock(info.claimed_duration)
     click.echo(f"container  {info.container}")
     click.echo(f"codec      {info.codec}")
     click.echo(f"rate       {info.sample_rate} Hz")
@@ -366,7 +361,7 @@ def split(
     from engine_bridge.errors import OutputError
     from engine_bridge.outputs import plan_outputs
 
-    name = "stdin" if source == STANDARD_INPUT else plan_outputs([source], ["txt"], output).names[source]
+    name = plan_outputs([_stem(source)], ["txt"], output).names[_stem(source)]
     try:
         with open_stream(_opened(source), sample_rate, backend=audio_backend) as stream:
             chunks = stream_chunks(

@@ -40,7 +40,7 @@ Implementation = Literal["auto", "soxr", "pyav", "torchaudio", "scipy"]
 MAX_RATE = 768_000
 """The highest sample rate taken, in Hz: the highest of any PCM hardware."""
 
-IMPLEMENTATIONS: tuple[str, ...] = ("soxr", "pyav", "scipy", "torchaudio")
+IMPLEMENTATIONS: tuple[Implementation, ...] = ("soxr", "pyav", "scipy", "torchaudio")
 """The libraries, in the order in which "auto" tries them."""
 
 _CLASSES = {

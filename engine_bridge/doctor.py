@@ -4,8 +4,8 @@ import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from audio import available_backends
-from audio.resample import IMPLEMENTATIONS, resampler_problem
+from audio import BackendUnavailableError, available_backends, open_resampler
+from audio.resample import IMPLEMENTATIONS, Implementation
 from engine_bridge.engines.model_files import DEFAULT_MODEL
 from engine_bridge.engines.open import DEFAULT_SPEC, open_engine
 from engine_bridge.errors import EngineBridgeError
@@ -40,7 +40,7 @@ def examine() -> Iterator[Finding]:
     for name, problem in available_backends().items():
         yield Finding(f"decoder {name}", problem, _version(name), required=name != "torchcodec")
     for name in IMPLEMENTATIONS:
-        yield Finding(f"resampler {name}", resampler_problem(name), _version(name))
+        yield Finding(f"resampler {name}", _resampler_problem(name), _version(name))
     try:
         engine = open_engine(DEFAULT_SPEC)
     except EngineBridgeError as error:
@@ -48,6 +48,14 @@ def examine() -> Iterator[Finding]:
     else:
         yield Finding(f"engine {DEFAULT_SPEC}", None, f"{engine.description}, model {DEFAULT_MODEL}", required=True)
         engine.close()
+
+
+def _resampler_problem(name: Implementation) -> str | None:
+    try:
+        open_resampler(48_000, 16_000, implementation=name)
+    except BackendUnavailableError as error:
+        return f"{error.reason}. {error.remedy}"
+    return None
 
 
 def _version(library: str) -> str:
