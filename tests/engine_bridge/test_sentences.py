@@ -1,5 +1,7 @@
 """Segments out of timed words."""
 
+# ruff: noqa: RUF001 (full-width and Arabic marks are what is tested)
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
