@@ -7,8 +7,8 @@ import os
 import stat
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any, BinaryIO, Protocol, TypeAlias, runtime_checkable
 
@@ -306,15 +306,17 @@ def _spooled(file: Any, name: str) -> Source:
     size = 0
     while data := file.read(READ_SIZE):
         if isinstance(data, str):
+            copy.close()
             raise InvalidSourceError('the file gives text; open it with mode "rb"')
         copy.write(data)
         size += len(data)
     copy.flush()
     if size == 0:
-        with suppress(OSError):
-            copy.close()
+        copy.close()
         raise EmptyAudioError(name, "the stream ended before its first byte; check what writes to it")
-    return Source(name, file=copy, size=size)
+    source = Source(name, file=copy, size=size)
+    weakref.finalize(source, copy.close)
+    return source
 
 
 def _array_audio(pair: Sequence[Any]) -> ArrayAudio:
@@ -323,7 +325,8 @@ def _array_audio(pair: Sequence[Any]) -> ArrayAudio:
     samples, rate = pair
     if np.ndim(samples) == 0 and np.ndim(rate) > 0:
         raise InvalidSourceError("the sample rate comes second; pass (array, sample_rate)")
-    if isinstance(rate, bool) or not isinstance(rate, int | float | np.integer | np.floating) or rate != int(rate):
+    number = isinstance(rate, int | float | np.integer | np.floating) and not isinstance(rate, bool)
+    if not number or not np.isfinite(rate) or rate != int(rate):
         raise InvalidSourceError(f"the sample rate is a whole number of samples per second, not {rate!r}")
     if rate <= 0:
         raise InvalidSourceError(f"the sample rate must be above 0, not {rate!r}")

@@ -60,7 +60,7 @@ class ArrayDecoder(DecoderBase):
 
             samples = to_frames_first(samples)
         self._samples = samples
-        codec, rate, channels = str(samples.dtype), audio.sample_rate, samples.shape[1]
+        codec, rate, channels = str(audio.samples.dtype), audio.sample_rate, samples.shape[1]
         super().__init__(
             AudioInfo(
                 container="array",

@@ -48,19 +48,6 @@ def _is_chained(source: Source) -> bool:
     return last >= 0 and len(serial) == 4 and serial != first[14:18]
 
 
-def _has_length_header(source: Source) -> bool:
-    """Return whether the first MPEG audio frame is one of Xing, LAME, FFmpeg or Fraunhofer that states the length."""
-    with source.open() as reader:
-        start = reader.read(10)
-        if start[:3] == b"ID3":
-            # Four bytes of seven bits each: the size of the tag without its ten bytes of header (ID3v2.4, 3.1).
-            reader.seek(10 + (start[6] << 21 | start[7] << 14 | start[8] << 7 | start[9]))
-        else:
-            reader.seek(0)
-        frame = reader.read(4096)
-    return any(mark in frame for mark in (b"Xing", b"Info", b"VBRI"))
-
-
 class SoundFileDecoder(DecoderBase):
     """Reads through libsndfile, up to a second at a time, until it gives no more."""
 
@@ -106,8 +93,6 @@ class SoundFileDecoder(DecoderBase):
             return "libsndfile reads only the first of the streams chained in it"
         if codec == "opus" and self._file.samplerate < 16000:
             return "libsndfile decodes Opus at the rate of what was encoded, here too low for speech"
-        if kind in ("mp3", "mpeg") and not _has_length_header(self._source):
-            return "libsndfile drops the last frame of an MPEG stream that does not state its length"
         return None
 
     def blocks(self) -> Iterator[Block]:
