@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING, BinaryIO
 
-import numpy as np
-
 from audio.decoders.base import FOREIGN_ERRORS, BackendBase, DecoderBase, brief, translated
 from audio.decoders.ogg_links import link_offsets
 from audio.decoders.protocol import Block
@@ -42,9 +40,6 @@ _HELPFUL_ENDINGS = (
 
 _BAD_READS_IN_A_ROW = 64
 """After so many failed reads without a packet between them, the rest of a file counts as lost."""
-
-_BATCH_SECONDS = 0.5
-"""Frames, of a few milliseconds each, are joined to blocks of about this length."""
 
 
 class _Named:
@@ -173,32 +168,19 @@ class PyAVDecoder(DecoderBase):
     def blocks(self) -> Iterator[Block]:
         """Yield about half a second at a time."""
         if self._first is not None:
-            yield from self._batches(self._first)
+            yield from self._converted(self._first)
         if self._bad_packets:
             self._warnings.append(f"damaged packets were skipped: {self._bad_packets}")
         if self._bad_read is not None:
             self._warnings.append(f"parts of the file could not be read ({self._bad_read})")
 
-    def _batches(self, first: AudioFrame) -> Iterator[Block]:
+    def _converted(self, first: AudioFrame) -> Iterator[Block]:
         converter = FrameConverter(first)
-        wanted = max(int(_BATCH_SECONDS * self._info.sample_rate), 1)
-        batch: list[Block] = []
-        held = 0
-        frame: AudioFrame | None = first
-        while frame is not None:
-            with translated(self._source, "pyav", *self._library):
-                for block in converter.convert(frame):
-                    batch.append(block)
-                    held += len(block)
-            if held >= wanted:
-                yield np.concatenate(batch)
-                batch, held = [], 0
-            with translated(self._source, "pyav", *self._library):
-                frame = next(self._frames, None)
         with translated(self._source, "pyav", *self._library):
-            batch.extend(converter.flush())
-        if batch:
-            yield np.concatenate(batch)
+            yield from converter.convert(first)
+            for frame in self._frames:
+                yield from converter.convert(frame)
+            yield from converter.flush()
         self._warnings.extend(converter.warnings)
 
     def close(self) -> None:

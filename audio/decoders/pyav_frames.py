@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from audio.decoders.protocol import Block
 
 if TYPE_CHECKING:
     from av.audio.frame import AudioFrame
+    from av.audio.resampler import AudioResampler
 
 _READABLE = {"u8", "s16", "s32", "flt", "dbl", "u8p", "s16p", "s32p", "fltp", "dblp"}
 """The sample formats that PyAV turns into arrays."""
@@ -21,20 +23,24 @@ _MOST_PLANES = 7
 _MOST_NOTES = 8
 """A stream that changes more often than this is reported no further."""
 
-Form = tuple[int, int, str, str]
-"""Sample rate, channels, layout and sample format."""
+_BATCH_SECONDS = 0.5
+"""Frames, of a few milliseconds each, are joined to about this length before they become arrays: it costs a third."""
+
+Form = tuple[int, int, str, str, Fraction | None]
+"""Sample rate, channels, layout, sample format and time base."""
 
 
 def form_of(frame: AudioFrame) -> Form:
-    """Return what tells whether two frames can go through the same resampler."""
-    return frame.sample_rate, frame.layout.nb_channels, frame.layout.name, frame.format.name
+    """Return what tells whether two frames can go through the same queue and resampler."""
+    layout = frame.layout
+    return frame.sample_rate, layout.nb_channels, layout.name, frame.format.name, frame.time_base
 
 
 class FrameConverter:
     """Turns frames into blocks of the first frame's rate and channels, whatever the stream changes to.
 
-    A resampler that is fed another layout than it was made for reads memory that is not its own. So every frame is
-    compared with the one before, and each change gets a resampler of its own.
+    A queue or resampler that is fed another layout than it was made for reads memory that is not its own. So every
+    frame is compared with the one before, and each change gets new ones.
 
     Parameters
     ----------
@@ -49,16 +55,22 @@ class FrameConverter:
     """
 
     def __init__(self, first: AudioFrame) -> None:
+        import av
+
         self._rate = first.sample_rate
         self._layout = first.layout
         self._form = form_of(first)
         self._native = self._form[:2]
-        self._resampler: Any = None
+        self._batch = max(round(_BATCH_SECONDS * self._rate), 1)
+        self._new_queue = av.AudioFifo
+        self._queue = av.AudioFifo()
+        self._queued = 0
+        self._resampler: AudioResampler | None = None
         self._frames = 0
         self.warnings: list[str] = []
 
     def convert(self, frame: AudioFrame) -> list[Block]:
-        """Return the blocks that a frame gives, which may lag behind it by the length of a filter.
+        """Take a frame and return what is ready.
 
         Parameters
         ----------
@@ -68,43 +80,55 @@ class FrameConverter:
         Returns
         -------
         list of ndarray, shape (frames, channels), float32
-            None of them empty.
+            None of them empty; most often there is none, then one of half a second.
 
         """
         form = form_of(frame)
-        blocks: list[Block] = []
+        ready: list[Block] = []
         if form != self._form:
-            blocks += self.flush()
+            ready = self.flush()
             if form[:2] != self._form[:2]:
                 self._note(form)
             self._form = form
-        if (
-            form[:2] == self._native
-            and form[3] in _READABLE
-            and not (frame.format.is_planar and form[1] > _MOST_PLANES)
-        ):
-            blocks.append(_samples(frame))
-        else:
-            blocks += self._resample(frame)
-        self._frames += sum(len(block) for block in blocks)
-        return [block for block in blocks if len(block)]
+        # At timestamps that jump the queue would fail, and the resampler insert silence or drop samples.
+        frame.pts = None
+        self._queue.write(frame)
+        self._queued += frame.samples
+        if self._queued >= min(self._batch, form[0]):
+            ready += self._drain()
+        return ready
 
     def flush(self) -> list[Block]:
-        """Return what the resampler in use still holds, and let go of it."""
+        """Return all that is held back, and begin afresh."""
+        blocks = self._drain()
         resampler, self._resampler = self._resampler, None
-        if resampler is None:
-            return []
-        return [_samples(out) for out in resampler.resample(None) if out.samples]
+        if resampler is not None:
+            blocks += self._counted(resampler.resample(None))
+        self._queue = self._new_queue()
+        return blocks
 
-    def _resample(self, frame: AudioFrame) -> list[Block]:
+    def _drain(self) -> list[Block]:
+        """Return what is queued, through the resampler where the form is not the first frame's."""
         import av
 
+        self._queued = 0
+        frame = self._queue.read()
+        if frame is None:
+            return []
+        rate, channels, _, sample_format, _ = self._form
+        crash = frame.format.is_planar and channels > _MOST_PLANES
+        if (rate, channels) == self._native and sample_format in _READABLE and not crash:
+            return self._counted([frame])
         if self._resampler is None:
             # Packed, so that the number of planes is always one.
             self._resampler = av.AudioResampler(format="flt", layout=self._layout, rate=self._rate)
-        # At timestamps that jump the filter would insert silence or drop samples.
         frame.pts = None
-        return [_samples(out) for out in self._resampler.resample(frame)]
+        return self._counted(self._resampler.resample(frame))
+
+    def _counted(self, frames: list[AudioFrame]) -> list[Block]:
+        blocks = [_samples(frame) for frame in frames if frame.samples]
+        self._frames += sum(len(block) for block in blocks)
+        return blocks
 
     def _note(self, form: Form) -> None:
         if len(self.warnings) < _MOST_NOTES:
