@@ -348,7 +348,7 @@ class TestEnginesThatLoop:
         transcript = transcribe(Recording().phrases(5).source, engine=engine)
         assert {segment.suspect for segment in transcript.segments} == {"repetition"}
         assert {segment.attempts for segment in transcript.segments} == {3}
-        assert "la la la" in transcript.text
+        assert transcript.segments[0].text.startswith("la la la")
 
     def test_an_engine_without_beam_search_is_not_asked_for_it(self, engine_of):
         capabilities = replace(ENGLISH_ONLY, beam_search=False)
