@@ -13,7 +13,7 @@ import numpy as np
 
 from audio.chunk import Chunk
 from audio.positions import samples_from_seconds
-from engine_bridge.coverage import uncovered_speech
+from engine_bridge.coverage import covered_seconds, uncovered_speech
 from engine_bridge.engines.protocol import ClipResult, DecodingOptions, Engine
 from engine_bridge.levels import level_speech
 from engine_bridge.stitch import Seconds, place, segments_of, speech_seconds
@@ -32,9 +32,15 @@ RETRY_TEMPERATURE = 0.4
 RETRY_MARGIN = 0.2
 """Seconds of the recording on both sides of a stretch that is sent again, within its chunk."""
 
-LEAST_CONFIDENCE = 0.45
-"""Mean word probability below which text of a second attempt is not believed: it was asked for because the first
-attempt heard nothing there, so it has to be better than a guess."""
+LEAST_CONFIDENCE = 0.6
+LEAST_COVERED = 0.5
+"""Mean word probability, and share of the stretch under words, that text of a second attempt needs to be believed: it
+was asked for because the first attempt heard nothing there, so it has to be better than a guess."""
+
+DOUBTED_CONFIDENCE = 0.35
+DOUBTED_COVERED = 0.2
+"""A chunk's text counts as invented when its words are less probable than this and leave more than the rest of the
+chunk's speech uncovered: the single "you" under half a minute of music."""
 
 SILENT_PROBABILITY = 0.6
 SILENT_LOG_PROBABILITY = -1.0
@@ -94,12 +100,17 @@ def recognise(
             best = attempt
         if best.fault is None:
             break
-    segments = [replace(segment, attempts=attempts) for segment in best.segments]
-    if best.fault is not None:
-        segments = [replace(segment, suspect=best.fault) for segment in segments]
+    segments = [replace(segment, attempts=attempts, suspect=best.fault) for segment in best.segments]
 
-    found, gaps = yield from _recover(chunk, engine, options, speech, segments)
-    return Outcome(tuple(sorted((*segments, *found), key=lambda segment: segment.start)), tuple(gaps))
+    # Text that is not believed covers nothing, so that its speech is asked for again in shorter parts.
+    trusted = segments if best.fault is None else []
+    found, gaps = yield from _recover(chunk, engine, options, speech, trusted)
+    kept = [segment for segment in segments if segment.suspect is None or not _overlaps(segment, found)]
+    return Outcome(tuple(sorted((*kept, *found), key=lambda segment: segment.start)), tuple(gaps))
+
+
+def _overlaps(segment: Segment, others: Sequence[Segment]) -> bool:
+    return any(segment.start < other.end and other.start < segment.end for other in others)
 
 
 def _ladder(engine: Engine, options: DecodingOptions) -> list[DecodingOptions]:
@@ -116,7 +127,16 @@ def _judged(chunk: Chunk, result: ClipResult, speech: Sequence[Seconds], options
         return _Attempt((), None)
     text = " ".join(segment.text for segment in segments)
     spoken = sum(end - start for start, end in speech)
-    return _Attempt(segments, why_suspect(text, spoken, options.prompt))
+    fault = why_suspect(text, spoken, options.prompt)
+    confidence = _mean_confidence(segments)
+    if fault is None and confidence is not None and confidence < DOUBTED_CONFIDENCE:
+        fault = "doubted by the engine" if covered_seconds(speech, segments) < DOUBTED_COVERED * spoken else None
+    return _Attempt(segments, fault)
+
+
+def _mean_confidence(segments: Sequence[Segment]) -> float | None:
+    known = [segment.confidence for segment in segments if segment.confidence is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _is_silent(result: ClipResult) -> bool:
@@ -145,17 +165,23 @@ def _recover(
     gaps: list[Gap] = []
     for part, (start, end), result in zip(parts, missing, results, strict=True):
         attempt = _judged(part, result, speech_seconds(part), again)
-        believed = [
-            replace(segment, attempts=2)
-            for segment in attempt.segments
-            if attempt.fault is None and (segment.confidence is None or segment.confidence >= LEAST_CONFIDENCE)
-        ]
+        believed = [replace(segment, attempts=2) for segment in attempt.segments] if _holds(attempt, start, end) else []
         found += believed
         gaps += [
             Gap(first, last, "the engine returned no text it stands behind")
             for first, last in uncovered_speech([(start, end)], believed)
         ]
     return found, gaps
+
+
+def _holds(attempt: _Attempt, start: float, end: float) -> bool:
+    """Tell whether text of a second attempt is good enough to fill a stretch that the first one left empty."""
+    if attempt.fault is not None:
+        return False
+    confidence = _mean_confidence(attempt.segments)
+    if confidence is not None and confidence < LEAST_CONFIDENCE:
+        return False
+    return covered_seconds([(start, end)], attempt.segments) >= LEAST_COVERED * (end - start)
 
 
 def _part(chunk: Chunk, start: float, end: float) -> Chunk:

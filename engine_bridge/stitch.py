@@ -20,6 +20,10 @@ digits stays below it; an alignment that stretches a word over speech which the 
 SHORTEST_CAP = 1.0
 """Seconds that any word may take."""
 
+TYPICAL_WORD = 0.2
+TYPICAL_CHARACTER = 0.1
+"""Seconds that a word takes at an ordinary pace: so much, and so much for each of its characters."""
+
 Seconds = tuple[float, float]
 """A start and an end in seconds of the recording."""
 
@@ -77,9 +81,20 @@ def snap_words(words: Sequence[ClipWord], speech: Sequence[Seconds]) -> list[Cli
 
 
 def _owner(word: ClipWord, speech: Sequence[Seconds]) -> int | None:
+    """Return the stretch that a word was spoken in.
+
+    A word's start is the better known end: alignment runs it on through the pause, into whatever sounds next. So the
+    time that the word can have taken decides, and only where that lies in silence does the whole of it.
+    """
+    plausible = word.start + TYPICAL_WORD + TYPICAL_CHARACTER * len(word.text.strip())
+    owner = _most_overlapped(word.start, min(word.end, plausible), speech)
+    return owner if owner is not None else _most_overlapped(word.start, word.end, speech)
+
+
+def _most_overlapped(start: float, end: float, speech: Sequence[Seconds]) -> int | None:
     best, longest = None, 0.0
-    for index, (start, end) in enumerate(speech):
-        overlap = min(word.end, end) - max(word.start, start)
+    for index, (first, last) in enumerate(speech):
+        overlap = min(end, last) - max(start, first)
         if overlap > longest or (best is None and overlap == 0.0):
             best, longest = index, overlap
     return best

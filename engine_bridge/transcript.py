@@ -120,5 +120,5 @@ class Transcript:
 
     @property
     def text(self) -> str:
-        """The whole text, segments joined."""
-        return join_texts(segment.text for segment in self.segments)
+        """The whole text, segments joined; suspect ones are left out."""
+        return join_texts(segment.text for segment in self.segments if segment.suspect is None)

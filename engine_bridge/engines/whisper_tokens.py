@@ -46,14 +46,24 @@ class WhisperTokens:
     """
 
     def __init__(self, model_folder: Path, *, multilingual: bool) -> None:
-        from tokenizers import Tokenizer
+        try:
+            from tokenizers import Tokenizer
+        except (ImportError, OSError) as error:
+            raise EngineUnavailableError(
+                f"tokenizers cannot load here: {error}. Reinstall it with: pip install --force-reinstall tokenizers"
+            ) from error
 
         path = model_folder / "tokenizer.json"
         if not path.is_file():
             raise EngineUnavailableError(
                 f"{model_folder}: the folder holds no tokenizer.json; copy it from the model's Hugging Face page"
             )
-        self._tokenizer = Tokenizer.from_file(str(path))
+        try:
+            self._tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # noqa: BLE001 - tokenizers raises nothing more particular
+            raise EngineUnavailableError(
+                f"{path}: the tokenizer cannot be read ({error}); copy it again from the model's Hugging Face page"
+            ) from error
         self.multilingual = multilingual
         self.end_of_text = self._required("<|endoftext|>")
         self.start_of_transcript = self._required("<|startoftranscript|>")

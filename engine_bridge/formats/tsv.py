@@ -12,13 +12,15 @@ def write(transcript: Transcript, file: TextIO) -> None:
     Parameters
     ----------
     transcript : Transcript
-        What to write, suspect segments included. Tabs and line ends in a text become spaces.
+        What to write; suspect segments are left out. Tabs and line ends in a text become spaces.
     file : text stream
         Where to write it.
 
     """
     file.write("start\tend\ttext\n")
     for segment in transcript.segments:
+        if segment.suspect is not None:
+            continue
         start_ms, end_ms = round(segment.start * 1000), round(segment.end * 1000)
         file.write(f"{start_ms}\t{end_ms}\t{one_line(segment.text)}\n")
 

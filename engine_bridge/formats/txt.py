@@ -12,14 +12,14 @@ def write(transcript: Transcript, file: TextIO) -> None:
     Parameters
     ----------
     transcript : Transcript
-        What to write. Suspect segments are written like the others: this is `Transcript.text` in lines.
+        What to write. Suspect segments are left out: this is `Transcript.text` in lines.
     file : text stream
         Where to write it.
 
     """
     for segment in transcript.segments:
         line = one_line(segment.text)
-        if line:
+        if line and segment.suspect is None:
             file.write(line + "\n")
 
 

@@ -112,9 +112,10 @@ def test_srt_has_no_blank_line_inside_a_cue_and_no_arrow_in_a_text():
     assert len(body.strip().split("\n\n")) == 1
 
 
-def test_suspect_segments_are_left_out_of_subtitles_and_marked_in_json():
+def test_suspect_segments_are_left_out_of_the_text_and_marked_in_json():
     transcript = transcript_of(Segment(0, 1, "Real."), Segment(5, 9, "Thanks for watching!", suspect="no speech here"))
-    for name in ("srt", "vtt"):
+    assert transcript.text == "Real."
+    for name in ("txt", "srt", "vtt", "tsv"):
         assert "Real." in render(transcript, name)
         assert "watching" not in render(transcript, name)
     assert json.loads(render(transcript, "json"))["segments"][1]["suspect"] == "no speech here"
