@@ -60,7 +60,7 @@ class WhisperTokens:
             )
         try:
             self._tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:  # noqa: BLE001 - tokenizers raises nothing more particular
+        except Exception as error:  # tokenizers raises nothing more particular
             raise EngineUnavailableError(
                 f"{path}: the tokenizer cannot be read ({error}); copy it again from the model's Hugging Face page"
             ) from error
