@@ -25,12 +25,10 @@ from audio.errors import SplitError
 from audio.pauses import CONTEXT_FRAMES, FORCED_COST, cut_costs
 from audio.planner import CutPlanner
 
-CELL_CHOICES = (100, 75, 60, 50, 40, 30, 25, 20, 15, 12, 10, 8, 6, 5, 4, 3, 2, 1)
-"""Numbers of frames that share one candidate; all divide a page."""
-
+_GROUP_CELLS = 4  # of cells without a pause only the best of so many is a candidate
 _PAGE_FRAMES = 6000
-_PIECE_PRICE = 8.0
-_LOOK_AHEAD_CHUNKS = 4
+_PIECE_PRICE = 3.0
+_LOOK_AHEAD_CHUNKS = 8
 
 
 @dataclass(frozen=True)
@@ -256,15 +254,10 @@ class Chunker:
             self._section.offer([middle], [0.0], middle)
 
     def _keep(self, start: int, stop: int, costs: FloatArray) -> None:
-        """Keep frames of the page, and offer the cheapest frame of each cell among them as a cut."""
-        cell = self._settings.cell
-        padding = (start - stop) % cell
-        rows = np.pad(costs[start:stop], (0, padding), constant_values=np.inf).reshape(-1, cell)
-        best = rows.argmin(axis=1)
-        cheapest = rows[np.arange(len(rows)), best]
-        frames = best + np.arange(0, rows.size, cell) + start
+        """Keep frames of the page, and offer the cheapest frames among them as cuts."""
+        frames = start + candidates(costs[start:stop], self._settings.cell)
         begin, end = self._position(start), self._position(stop)
-        self._section.offer(((self._frame + frames) * self._hop).tolist(), cheapest.tolist(), begin)
+        self._section.offer(((self._frame + frames) * self._hop).tolist(), costs[frames].tolist(), begin)
         self._section.kept += end - begin
         self._store.keep(begin, end)
 
@@ -296,3 +289,25 @@ class Chunker:
         self._index += 1
         self._start = stop
         return chunk
+
+
+def candidates(costs: FloatArray, cell: int) -> NDArray[np.intp]:
+    """Return the frames worth considering for a cut, ascending and at most eight cells apart.
+
+    Parameters
+    ----------
+    costs : ndarray, shape (frames,), float32
+        What a cut before each frame costs.
+    cell : int
+        Frames in a cell. The cheapest frame of each cell counts if it lies in a pause, and the cheapest of every four
+        cells anyway.
+
+    """
+    rows = np.pad(costs, (0, -len(costs) % (cell * _GROUP_CELLS)), constant_values=np.inf).reshape(-1, cell)
+    best = rows.argmin(axis=1)
+    cheapest = rows[np.arange(len(rows)), best]
+    chosen = cheapest < FORCED_COST
+    chosen[np.arange(0, len(rows), _GROUP_CELLS) + cheapest.reshape(-1, _GROUP_CELLS).argmin(axis=1)] = True
+    cells = np.flatnonzero(chosen)
+    frames: NDArray[np.intp] = best[cells] + cells * cell
+    return frames

@@ -38,10 +38,10 @@ _REACH_CELLS = 10  # and that of a frame is the least of the cells within 5 s on
 _CONTEXT_FRAMES = (_REACH_CELLS + 2) * CELL_FRAMES
 _NO_SIGNAL_DB = -110.0  # digital silence says nothing about the background of the sound around it
 _LOWEST_FLOOR_DB = -92.0  # near the rounding noise of 16-bit samples (-98 dB); below lies nothing worth hearing
-# Speech is certain at 6 dB above the background for 40 ms; near it, 3 dB will do.
+# Speech is certain at 6 dB above the background for 60 ms; near it, 3 dB will do.
 _CERTAIN_DB = 6.0
 _POSSIBLE_DB = 3.0
-_SHORTEST_FRAMES = 4
+_SHORTEST_FRAMES = 6
 _NEAR_FRAMES = 25
 # In doubt are the onset, the end, which fades into the background, and short dips: they count as speech as well.
 _ONSET_FRAMES = 4

@@ -8,7 +8,7 @@ those at its head (a sliding minimum), which makes the work linear in the number
 
 A stream is planned with bounded look-ahead. A cut is final once the best plans of all candidates that a later step can
 start from agree on it; whatever comes after cannot change it. When they do not agree within the look-ahead, the
-cheapest of them for what it covers decides.
+cheapest of them for what it covers decides on the first half of it.
 """
 
 import math
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from audio.errors import SplitError
 
+_MOST_PASSED = 2000  # nodes that lie before the last final cut
 _SHORT_END_PRICE = 1e9  # a last piece below the minimum is taken only where no other plan exists
 
 
@@ -60,11 +61,12 @@ class CutPlanner:
         self._max = max_length
         self._price = piece_price
         self._look_ahead = look_ahead
-        # Node 0 is the last final cut (at first the beginning); the others are the candidates after it.
+        # The nodes are the beginning, or a final cut, and the candidates after it.
         self._positions = [0]
         self._costs = [0.0]
         self._totals = [0.0]
         self._parents = [0]
+        self._root = 0  # the last final cut
         self._first = -1  # the candidate number of node 0
         self._waiting = 0  # the next node that is not yet a whole min_length back
         self._queue: deque[int] = deque()
@@ -95,10 +97,13 @@ class CutPlanner:
         """
         self._extend(positions, costs)
         self._reach = max(reach, self._positions[-1])
-        cuts = self._advance(self._agreed(self._open_nodes(self._reach)))
+        cuts = self._settle(self._agreed(self._open_nodes(self._reach)))
         while self._exhausted():
-            open_nodes = self._open_nodes(self._reach)
-            cuts += self._advance(self._agreed(open_nodes) or self._chain(self._cheapest(open_nodes))[:1])
+            cuts += self._settle(self._cheapest(self._open_nodes(self._reach)))
+            self._replan()  # without the plans that are given up by this
+            cuts += self._settle(self._agreed(self._open_nodes(self._reach)))
+        if self._root > _MOST_PASSED:
+            self._replan()
         return cuts
 
     def finish(self, length: int) -> list[int]:
@@ -117,7 +122,7 @@ class CutPlanner:
             if rest > 0 and total < best_total:
                 best, best_total = node, total
         if best_total == math.inf:
-            if length == self._positions[0]:
+            if length == self._positions[self._root]:
                 return []
             raise self._dead_end(length)
         return [self._first + node for node in self._chain(best)]
@@ -166,9 +171,9 @@ class CutPlanner:
         )
 
     def _chain(self, node: int) -> list[int]:
-        """Return the nodes of the plan that ends at a node, ascending, without the final one it starts from."""
+        """Return the nodes of the plan that ends at a node, ascending, after the last final one."""
         chain = []
-        while node:
+        while node != self._root:
             chain.append(node)
             node = self._parents[node]
         return chain[::-1]
@@ -185,33 +190,41 @@ class CutPlanner:
         return self._chain(front[0])
 
     def _exhausted(self) -> bool:
-        return self._look_ahead is not None and self._reach - self._positions[0] >= self._look_ahead
+        return self._look_ahead is not None and self._reach - self._positions[self._root] >= self._look_ahead
 
-    def _cheapest(self, open_nodes: list[int]) -> int:
-        """Return the open node whose plan is cheapest, what it leaves uncovered priced by its share of a piece."""
+    def _cheapest(self, open_nodes: list[int]) -> list[int]:
+        """Return the first cuts of the cheapest plan, to half of the look-ahead, so that the rest is still well founded.
+
+        What a plan leaves uncovered is priced by its share of a piece.
+        """
         share = self._price / self._max
 
         def estimate(node: int) -> float:
             return self._totals[node] + share * (self._reach - self._positions[node])
 
-        return min(open_nodes, key=estimate)
+        chain = self._chain(min(open_nodes, key=estimate))
+        middle = (self._positions[self._root] + self._reach) / 2
+        return [chain[0], *(node for node in chain[1:] if self._positions[node] <= middle)]
 
-    def _advance(self, decided: list[int]) -> list[int]:
-        """Make the last of these nodes the new beginning, and return the numbers of them all."""
-        if not decided:
-            return []
-        numbers = [self._first + node for node in decided]
-        root = decided[-1]
+    def _settle(self, decided: list[int]) -> list[int]:
+        """Make these nodes final, and return their numbers."""
+        if decided:
+            self._root = decided[-1]
+        return [self._first + node for node in decided]
+
+    def _replan(self) -> None:
+        """Forget what lies before the last final cut, and plan what follows it again."""
+        root = self._root
         positions, costs = self._positions[root + 1 :], self._costs[root + 1 :]
         self._first += root
+        self._root = 0
         self._positions, self._costs = self._positions[root : root + 1], self._costs[root : root + 1]
         # The totals are not set back, so that they come out the same, to the last bit, wherever a stream was divided.
         self._totals = self._totals[root : root + 1]
         self._parents = [0]
         self._waiting = 0
         self._queue.clear()
-        self._extend(positions, costs)  # some may have been reached by plans that are given up now
-        return numbers
+        self._extend(positions, costs)
 
 
 def plan_cuts(

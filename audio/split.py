@@ -7,13 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audio.chunk import Chunk
-from audio.chunker import CELL_CHOICES, Chunker, ChunkSettings
+from audio.chunker import Chunker, ChunkSettings
 from audio.energy import FRAMES_PER_SECOND, EnergyDetector, FloatArray, SpeechDetector, frame_length
 from audio.errors import SplitError
 from audio.positions import samples_from_seconds
 
 _SHORTEST_MARGIN = 0.1
 _LONG_SILENCE_CHUNKS = 4
+_LARGEST_CELL = 25  # frames: a quarter of a second to each candidate cut
+_LEAST_CHOICE = 8  # frames: candidates lie up to eight cells apart, and one must always be allowed
 _LEAST_DURATION = 0.1
 
 
@@ -167,18 +169,24 @@ def _settings(
         raise SplitError(f"keep_silence must be at least 0 s, or None to keep all silence, not {keep_silence}.")
     longest = samples_from_seconds(max_duration, sample_rate)
     shortest = max(1, samples_from_seconds(least, sample_rate))
-    # Candidates lie up to two cells apart, and one of them must always be allowed; 25 or more leave a choice.
     frames = (longest - shortest) // hop
-    if frames < 2:
+    if frames < _LEAST_CHOICE:
         raise SplitError(
             f"chunks of {shortest} to {longest} samples at {sample_rate} Hz leave no room to choose a cut: "
             "allow longer chunks."
         )
-    cell = next(cell for cell in CELL_CHOICES if cell <= max(frames // 25, 1))
     margin = None
     if keep_silence is not None:
         margin = max(1, round(max(keep_silence / 2, _SHORTEST_MARGIN) * FRAMES_PER_SECOND))
-    return ChunkSettings(sample_rate, hop, longest, shortest, cell, margin, _LONG_SILENCE_CHUNKS * (longest // hop))
+    return ChunkSettings(
+        sample_rate,
+        hop,
+        longest,
+        shortest,
+        min(max(frames // 100, 1), _LARGEST_CELL),
+        margin,
+        _LONG_SILENCE_CHUNKS * (longest // hop),
+    )
 
 
 def _chunks(
