@@ -1,6 +1,7 @@
 """What several test modules need: real speech, the real model, and a multilingual one of random weights."""
 
 import json
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,3 +77,20 @@ def multilingual(random_whisper):
     engine = EmbeddedEngine(str(random_whisper), device="cpu")
     yield engine
     engine.close()
+
+
+def pytest_sessionstart():
+    """Fail rather than skip where a capability was promised.
+
+    ``AURICLE_REQUIRE=torchcodec,torchaudio`` names decoders and resamplers that have to work in this run.
+    """
+    promised = [name for name in os.environ.get("AURICLE_REQUIRE", "").split(",") if name]
+    if not promised:
+        return
+    from audio import available_backends
+    from audio.resample import IMPLEMENTATIONS, resampler_problem
+
+    problems = available_backends() | {name: resampler_problem(name) for name in IMPLEMENTATIONS}
+    broken = {name: problems.get(name, "unknown") for name in promised if problems.get(name, "unknown") is not None}
+    if broken:
+        pytest.exit(f"promised but not working: {broken}", returncode=1)

@@ -59,6 +59,8 @@ class EmbeddedEngine:
         A CTranslate2 type, or "auto": int8 on a CPU, float16 on CUDA.
     workers : int or None
         Batches processed side by side; None for one a core on a CPU, one on CUDA.
+    threads : int or None
+        Threads of each worker on a CPU; None for one.
     batch_size : int
         Most clips decoded together.
 
@@ -78,6 +80,7 @@ class EmbeddedEngine:
         device: str = "auto",
         compute_type: str = "auto",
         workers: int | None = None,
+        threads: int | None = None,
         batch_size: int = DECODER_BATCH,
     ) -> None:
         folder = locate_model(model)
@@ -101,7 +104,7 @@ class EmbeddedEngine:
                 device=device,
                 compute_type=compute_type,
                 inter_threads=workers,
-                intra_threads=1 if on_cpu else 0,
+                intra_threads=(threads or 1) if on_cpu else 0,
             )
         except (RuntimeError, ValueError) as error:
             raise EngineUnavailableError(
