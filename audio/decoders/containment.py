@@ -30,6 +30,19 @@ _SCRIPTS = {
 _AUDIO_WITH_TEXT_HEADER = (b"NIST_1A", b"#!AMR", b"#!SILK", b"ajkg")
 """Audio formats whose first bytes are text."""
 
+_SIGNATURES: tuple[tuple[int, bytes], ...] = (
+    *((0, mark) for mark in (b"RIFF", b"RIFX", b"RF64", b"BW64", b"FORM", b"riff", b"caff", b".snd", b"dns.")),
+    *((0, mark) for mark in (b"fLaC", b"OggS", b"ID3", b"\x1a\x45\xdf\xa3", b"FLV\x01", b"#!AMR", b"wvpk", b"MAC ")),
+    *((0, mark) for mark in (b"MPCK", b"MP+", b"TTA1", b"tBaK", b"\x0b\x77", b"\x77\x0b", b"\x7f\xfe\x80\x01")),
+    *(
+        (0, mark)
+        for mark in (b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"\x00\x00\x01\xba", b".RMF", b"NIST_1A", b"Creative")
+    ),
+    *((4, mark) for mark in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip", b"styp", b"moof", b"pnot")),
+    (4, b"\xf8\x72\x6f"),  # MLP and TrueHD
+)
+"""Where and how the formats of recordings begin."""
+
 _CONTROL_BYTES = bytes(set(range(0x20)) - set(b"\t\n\f\r\x1b")) + b"\x7f"
 
 
@@ -67,3 +80,22 @@ def refuse_scripts(source: Source) -> None:
         raise UnreadableAudioError(source.name, "it is a web page, not audio; download the recording again")
     if len(head) >= 16 and not head.startswith(_AUDIO_WITH_TEXT_HEADER) and _is_text(head):
         raise UnreadableAudioError(source.name, "it is text, not audio; give the recording itself")
+
+
+def is_recording_format(head: bytes) -> bool:
+    """Return whether a file begins as the formats of recordings do, for decoders that cannot be told which to open.
+
+    Parameters
+    ----------
+    head : bytes
+        The first 1024 bytes of the file, or all of it.
+
+    """
+    if any(head.startswith(mark, at) for at, mark in _SIGNATURES):
+        return True
+    # Frames of MPEG audio and ADTS begin with eleven or twelve set bits; packets of a transport stream, 188 bytes long,
+    # with 0x47.
+    frame = head.lstrip(b"\0")  # some editors leave zeros before the first frame
+    mpeg_audio = len(frame) > 1 and frame[0] == 0xFF and frame[1] & 0xE0 == 0xE0
+    transport = len(head) > 376 and head[0] == head[188] == head[376] == 0x47
+    return mpeg_audio or transport

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from audio.decoders.base import BackendBase, DecoderBase, translated
+from audio.decoders.containment import is_recording_format
 from audio.decoders.protocol import Block
 from audio.errors import NoAudioStreamError, UnreadableAudioError
 from audio.info import AudioInfo, StreamInfo
@@ -41,7 +42,11 @@ class TorchCodecDecoder(DecoderBase):
         from torchcodec.decoders import AudioDecoder
 
         self._source = source
-        self._matroska = source.head(4) == _MATROSKA
+        head = source.head(1024)
+        self._matroska = head.startswith(_MATROSKA)
+        if not is_recording_format(head):
+            # torchcodec takes no list of allowed formats, and the system's FFmpeg may know music modules and scripts.
+            raise UnreadableAudioError(source.name, "torchcodec is given only formats of recordings, and it is none")
         self._reader: BinaryIO = source.open()
         try:
             # A file object without a name: FFmpeg reads names as addresses, and guesses formats from their endings.
@@ -103,11 +108,11 @@ class TorchCodecDecoder(DecoderBase):
         while True:
             last = end is not None and stop >= end
             found = self._frames(start, stop)
-            if found is not None:
-                # What lies before time zero is the encoder's run-up, which players skip.
-                samples, time = self._trimmed(*found, max(start, 0.0))
-                if len(samples):
-                    yield samples
+            # What lies before time zero is the encoder's run-up, which players skip. What lies before a later start
+            # was given already.
+            samples, time = self._trimmed(*found, max(start, 0.0)) if found is not None else (None, 0.0)
+            if samples is not None and len(samples):
+                yield samples
                 reached = time + len(samples) / rate
                 start, width = (stop if last else self._next_start(start, stop, reached)), _WINDOW_SECONDS
             elif last or width > _LONGEST_GAP_SECONDS:

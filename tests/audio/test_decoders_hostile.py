@@ -126,6 +126,12 @@ def test_junk_is_refused_in_one_sentence(data, backend):
     assert "\n" not in str(error)
 
 
+def test_torchcodec_is_not_given_what_only_another_library_could_play():
+    """The system's FFmpeg may play music modules through libraries that were never meant for strangers' files."""
+    module = b"Extended Module: " + bytes(43) + b"\x04\x01" + bytes(3000)
+    assert "formats of recordings" in str(refusal(module, "torchcodec"))
+
+
 @pytest.mark.parametrize("backend", EVERY)
 def test_missing_and_empty_files_are_told_apart_from_bad_ones(tmp_path, backend):
     with pytest.raises(AudioFileNotFoundError, match="no such file"):
