@@ -18,6 +18,7 @@ from audio.errors import (
     UnreadableAudioError,
 )
 from audio.info import AudioInfo, StreamInfo, probe
+from audio.limits import DecodeLimits
 from audio.load import load_audio
 from audio.resample import open_resampler, resample
 from audio.split import split_audio, stream_chunks
@@ -33,6 +34,7 @@ __all__ = [
     "ChannelReduction",
     "Chunk",
     "DecodeError",
+    "DecodeLimits",
     "Decoder",
     "EmptyAudioError",
     "InvalidSourceError",

@@ -101,4 +101,24 @@ class SplitError(AudioError, ValueError):
 
 
 class LimitExceededError(AudioError, ValueError):
-    """Decoding would cost more than its limits allow."""
+    """Decoding would cost more than its limits allow.
+
+    Attributes
+    ----------
+    source : str
+        The source's name.
+    reason : str
+        What is too much, what is allowed, and how to allow more.
+    limit : str
+        The field of `audio.limits.DecodeLimits` that is exceeded, such as "max_seconds".
+
+    """
+
+    def __init__(self, source: str, reason: str, limit: str) -> None:
+        super().__init__(source, reason, limit)
+        self.source = source
+        self.reason = reason
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.reason}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from audio.limits import DecodeLimits
 from audio.source import AudioSource
 
 
@@ -78,7 +79,7 @@ class AudioInfo:
     backend: str
 
 
-def probe(source: AudioSource, backend: str = "auto") -> AudioInfo:
+def probe(source: AudioSource, backend: str = "auto", *, limits: DecodeLimits | None = None) -> AudioInfo:
     """Return what a source says about itself.
 
     The beginning is decoded, so a source that passes is one that gives samples.
@@ -89,6 +90,8 @@ def probe(source: AudioSource, backend: str = "auto") -> AudioInfo:
         What to look at.
     backend : {"auto", "soundfile", "torchcodec", "pyav"}
         The decoder to ask. A named one has no fallback.
+    limits : DecodeLimits, optional
+        What the decode may cost; `DecodeLimits.generous()` by default.
 
     Raises
     ------
@@ -98,5 +101,5 @@ def probe(source: AudioSource, backend: str = "auto") -> AudioInfo:
     """
     from audio.decoders import open_decoder
 
-    with open_decoder(source, backend) as decoder:
+    with open_decoder(source, backend, limits=limits) as decoder:
         return decoder.info

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audio.decoders import open_decoder
+from audio.limits import DecodeLimits
 from audio.resample import check_rate, open_resampler
 from audio.source import AudioSource, Source
 from audio.stream import SPEECH_RATE, open_stream
@@ -41,7 +42,12 @@ class _Samples:
 
 
 def load_audio(
-    path_or_bytes: AudioSource, *, sr: int | None = SPEECH_RATE, mono: bool = True, backend: str = "auto"
+    path_or_bytes: AudioSource,
+    *,
+    sr: int | None = SPEECH_RATE,
+    mono: bool = True,
+    backend: str = "auto",
+    limits: DecodeLimits | None = None,
 ) -> tuple[NDArray[np.float32], int]:
     """Return a whole recording and its sample rate.
 
@@ -58,6 +64,8 @@ def load_audio(
         Whether to average the channels into one.
     backend : {"auto", "soundfile", "torchcodec", "pyav"}
         The decoder. A named one has no fallback.
+    limits : DecodeLimits, optional
+        What the decode may cost; `DecodeLimits.generous()` by default.
 
     Returns
     -------
@@ -74,27 +82,33 @@ def load_audio(
         What `open_decoder` raises where the source cannot be decoded.
 
     """
-    source = Source.of(path_or_bytes)
-    waveform, sample_rate, warnings = _load_mono(source, sr, backend) if mono else _load_channels(source, sr, backend)
+    limits = limits if limits is not None else DecodeLimits.generous()
+    source = Source.of(path_or_bytes, limits)
+    load = _load_mono if mono else _load_channels
+    waveform, sample_rate, warnings = load(source, sr, backend, limits)
     for warning in warnings:
         logger.warning("%s: %s", source.name, warning)
     return waveform, sample_rate
 
 
-def _load_mono(source: Source, sr: int | None, backend: str) -> tuple[NDArray[np.float32], int, list[str]]:
+def _load_mono(
+    source: Source, sr: int | None, backend: str, limits: DecodeLimits
+) -> tuple[NDArray[np.float32], int, list[str]]:
     """Return the mix of all channels."""
     samples = _Samples()
-    with open_stream(source, sr, backend=backend) as stream:
+    with open_stream(source, sr, backend=backend, limits=limits) as stream:
         for block in stream:
             samples.append(block)
         return samples.finish(), stream.sample_rate, stream.warnings
 
 
-def _load_channels(source: Source, sr: int | None, backend: str) -> tuple[NDArray[np.float32], int, list[str]]:
+def _load_channels(
+    source: Source, sr: int | None, backend: str, limits: DecodeLimits
+) -> tuple[NDArray[np.float32], int, list[str]]:
     """Return all channels, each resampled on its own."""
     if sr is not None:
         sr = check_rate(sr)
-    with open_decoder(source, backend) as decoder:
+    with open_decoder(source, backend, limits=limits) as decoder:
         source_rate = decoder.info.sample_rate
         sample_rate = source_rate if sr is None else sr
         resamplers = [open_resampler(source_rate, sample_rate) for _ in range(decoder.info.channels)]

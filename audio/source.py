@@ -15,7 +15,14 @@ from typing import IO, Any, BinaryIO, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from audio.errors import AudioFileNotFoundError, EmptyAudioError, InvalidSourceError, UnreadableAudioError
+from audio.errors import (
+    AudioFileNotFoundError,
+    EmptyAudioError,
+    InvalidSourceError,
+    LimitExceededError,
+    UnreadableAudioError,
+)
+from audio.limits import DecodeLimits
 
 READ_SIZE = 1 << 18
 """Bytes asked of a source at a time: 256 KiB, so that slow storage is read in few calls."""
@@ -146,6 +153,7 @@ class Source:
         start: int = 0,
         size: int | None = None,
         array: ArrayAudio | None = None,
+        watch: Callable[[], None] | None = None,
     ) -> None:
         self.name = name
         self.path = path
@@ -155,12 +163,14 @@ class Source:
         self._file = file
         self._start = start
         self._lock = threading.Lock()
+        self._watch = watch
+        self._origin: Source | None = None
 
     def __repr__(self) -> str:
         return f"Source({self.name!r}, size={self.size})"
 
     @staticmethod
-    def of(source: AudioSource) -> Source:
+    def of(source: AudioSource, limits: DecodeLimits | None = None) -> Source:
         """Return the source that an argument stands for.
 
         Parameters
@@ -168,9 +178,13 @@ class Source:
         source : str, PathLike, bytes-like, binary file, (array, sample_rate) or Source
             A string is always a path on this machine, never an address. A file object is read from where it stands;
             one that cannot seek is copied to an unnamed temporary file first.
+        limits : DecodeLimits, optional
+            Its `max_encoded_bytes` holds, for what cannot seek while it is copied.
 
         Raises
         ------
+        LimitExceededError
+            There are more bytes than allowed.
         InvalidSourceError
             The argument is none of these.
         AudioFileNotFoundError
@@ -181,16 +195,24 @@ class Source:
             The path exists but may not be read.
 
         """
+        limits = limits if limits is not None else DecodeLimits()
+        opened = Source._of(source, limits)
+        limits.check_encoded(opened.name, opened.size or 0)
+        return opened
+
+    @staticmethod
+    def _of(source: AudioSource, limits: DecodeLimits) -> Source:
         if isinstance(source, Source):
             return source
         if isinstance(source, str | os.PathLike):
-            return _from_path(source)
+            return _from_path(source, limits)
         if isinstance(source, bytes | bytearray | memoryview):
+            limits.check_encoded("<bytes>", memoryview(source).nbytes)
             return _from_bytes(bytes(source))
         if isinstance(source, tuple | list):
             return Source("<array>", array=_array_audio(source))
         if callable(getattr(source, "read", None)):
-            return _from_file(source, "<file>")
+            return _from_file(source, "<file>", limits)
         if isinstance(source, np.ndarray) or hasattr(source, "__array__"):
             raise InvalidSourceError(
                 "an array alone does not say how fast its samples are to be played; pass (array, sample_rate)"
@@ -203,6 +225,25 @@ class Source:
                 "binary mode, or (array, sample_rate)"
             ) from None
         return _from_bytes(data)
+
+    def watched(self, watch: Callable[[], None]) -> Source:
+        """Return the same source with a function that is called before each of its reads, and may raise to stop them.
+
+        A library that is given the path, or all of the bytes, reads without being watched.
+        """
+        view = Source(
+            self.name,
+            path=self.path,
+            data=self._data,
+            file=self._file,
+            start=self._start,
+            size=self.size,
+            array=self.array,
+            watch=watch,
+        )
+        # The lock guards the position of a file that both share, and a temporary copy lives as long as its source.
+        view._lock, view._origin = self._lock, self
+        return view
 
     def open(self, start: int = 0, stop: int | None = None) -> BinaryIO:
         """Return a new seekable binary reader. Whoever opens it closes it.
@@ -224,15 +265,36 @@ class Source:
             raise TypeError(f"{self.name} is an array; it has no bytes to read")
         length = max(min(self.size, stop if stop is not None else self.size) - start, 0)
         if self._data is not None:
-            return io.BytesIO(self._data[start : start + length])
-        if self.path is not None:
+            if self._watch is None:
+                return io.BytesIO(self._data[start : start + length])
+            raw = self._reader(self._slice, start, length)
+        elif self.path is not None:
             descriptor = os.open(self.path, os.O_RDONLY)
-            raw = Reader(
-                lambda offset, size: os.pread(descriptor, size, start + offset), length, lambda: os.close(descriptor)
+            raw = self._reader(
+                lambda offset, size: os.pread(descriptor, size, offset), start, length, lambda: os.close(descriptor)
             )
         else:
-            raw = Reader(lambda offset, size: self._read_shared(start + offset, size), length)
+            raw = self._reader(self._read_shared, start, length)
         return io.BufferedReader(raw, READ_SIZE)
+
+    def _reader(
+        self,
+        read_at: Callable[[int, int], bytes],
+        start: int,
+        length: int,
+        release: Callable[[], None] | None = None,
+    ) -> Reader:
+        watch = self._watch
+
+        def read(offset: int, size: int) -> bytes:
+            if watch is not None:
+                watch()
+            return read_at(start + offset, size)
+
+        return Reader(read, length, release)
+
+    def _slice(self, offset: int, size: int) -> bytes:
+        return self._data[offset : offset + size] if self._data is not None else b""
 
     def _read_shared(self, offset: int, size: int) -> bytes:
         with self._lock:
@@ -246,7 +308,7 @@ class Source:
             return reader.read(size)
 
 
-def _from_path(path: str | os.PathLike[str]) -> Source:
+def _from_path(path: str | os.PathLike[str], limits: DecodeLimits) -> Source:
     given = os.fspath(path)
     name = os.fsdecode(given)
     try:
@@ -261,7 +323,7 @@ def _from_path(path: str | os.PathLike[str]) -> Source:
         raise UnreadableAudioError(name, "it may not be read; check its permissions")
     if not stat.S_ISREG(status.st_mode):
         with open(given, "rb") as pipe:  # noqa: PTH123 - as above
-            return _spooled(pipe, name)
+            return _spooled(pipe, name, limits)
     if status.st_size == 0:
         raise EmptyAudioError(name, "the file is empty; record or copy it again")
     return Source(name, path=name, size=status.st_size)
@@ -273,12 +335,12 @@ def _from_bytes(data: bytes) -> Source:
     return Source("<bytes>", data=data, size=len(data))
 
 
-def _from_file(file: Any, name: str) -> Source:
+def _from_file(file: Any, name: str, limits: DecodeLimits) -> Source:
     if isinstance(file, io.TextIOBase):
         raise InvalidSourceError('the file was opened for text; open it with mode "rb"')
     start = _seekable_position(file)
     if start is None:
-        return _spooled(file, name)
+        return _spooled(file, name, limits)
     size = int(file.seek(0, os.SEEK_END)) - start
     file.seek(start)
     if size <= 0:
@@ -300,7 +362,7 @@ def _seekable_position(file: Any) -> int | None:
     return start if isinstance(end, int) else None
 
 
-def _spooled(file: Any, name: str) -> Source:
+def _spooled(file: Any, name: str, limits: DecodeLimits) -> Source:
     """Copy what a stream has to give to a temporary file without a name, which vanishes with the process."""
     copy: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the source
     size = 0
@@ -308,8 +370,13 @@ def _spooled(file: Any, name: str) -> Source:
         if isinstance(data, str):
             copy.close()
             raise InvalidSourceError('the file gives text; open it with mode "rb"')
-        copy.write(data)
         size += len(data)
+        try:
+            limits.check_encoded(name, size)
+        except LimitExceededError:
+            copy.close()
+            raise
+        copy.write(data)
     copy.flush()
     if size == 0:
         copy.close()

@@ -15,6 +15,7 @@ from audio.channels import AudioSpec, ChannelReduction, reduce_block
 from audio.decoders import Decoder, open_decoder
 from audio.errors import DecodeError
 from audio.info import AudioInfo
+from audio.limits import DecodeLimits
 from audio.positions import seconds_from_samples
 from audio.resample import Implementation, check_implementation, check_rate, open_resampler
 from audio.source import AudioSource
@@ -143,6 +144,7 @@ def open_stream(
     backend: str = "auto",
     reduction: ChannelReduction = ChannelReduction.MEAN,
     resampler: Implementation = "auto",
+    limits: DecodeLimits | None = None,
 ) -> MonoStream:
     """Open a source as a stream of one channel.
 
@@ -160,6 +162,8 @@ def open_stream(
         How several channels become one.
     resampler : {"auto", "soxr", "pyav", "scipy", "torchaudio"}
         The library that changes the sample rate, as for `open_resampler`.
+    limits : DecodeLimits, optional
+        What the decode may cost; `DecodeLimits.generous()` by default.
 
     Returns
     -------
@@ -181,7 +185,7 @@ def open_stream(
         sample_rate = check_rate(sample_rate)
     check_implementation(resampler)
     spec = AudioSpec(target_channels=1, channel_reduction=reduction)
-    decoder = open_decoder(source, backend)
+    decoder = open_decoder(source, backend, limits=limits)
     try:
         return MonoStream(decoder, sample_rate, spec.channel_reduction, resampler)
     except BaseException:

@@ -13,9 +13,11 @@ from audio.errors import (
     AudioError,
     BackendUnavailableError,
     DecodeError,
+    LimitExceededError,
     NoAudioStreamError,
     UnreadableAudioError,
 )
+from audio.limits import Deadline, DecodeLimits
 from audio.source import AudioSource, Source
 
 AUTO_ORDER = ("soundfile", "torchcodec", "pyav")
@@ -40,7 +42,7 @@ def available_backends() -> dict[str, str | None]:
     return found
 
 
-def open_decoder(source: AudioSource, backend: str = "auto") -> Decoder:
+def open_decoder(source: AudioSource, backend: str = "auto", *, limits: DecodeLimits | None = None) -> Decoder:
     """Begin to decode a source.
 
     The beginning is decoded before this returns, so a decoder that is returned gives at least one block; an array
@@ -54,6 +56,8 @@ def open_decoder(source: AudioSource, backend: str = "auto") -> Decoder:
         The library that decodes. "auto" tries them in the order soundfile, torchcodec, PyAV. One that is absent, that
         refuses the source, that gives nothing, or that is known to give less of such a source is passed over, and
         when one fails midway the next goes on from there. A named backend has no fallback.
+    limits : DecodeLimits, optional
+        What the decode may cost, enforced while it runs; `DecodeLimits.generous()` by default.
 
     Returns
     -------
@@ -69,6 +73,8 @@ def open_decoder(source: AudioSource, backend: str = "auto") -> Decoder:
         There is nothing to decode.
     ChannelLayoutError
         The dimensions of an array cannot be told apart.
+    LimitExceededError
+        The source costs more than the limits allow. While its blocks are read, those before the limit are good.
     NoAudioStreamError
         The container is valid and holds no audio that can be decoded.
     UnreadableAudioError
@@ -79,22 +85,27 @@ def open_decoder(source: AudioSource, backend: str = "auto") -> Decoder:
     """
     if backend != "auto" and backend not in BACKENDS:
         raise ValueError(f"there is no audio backend {backend!r}; choose auto, {', '.join(AUTO_ORDER)}")
-    opened = Source.of(source)
+    limits = limits if limits is not None else DecodeLimits.generous()
+    opened = Source.of(source, limits)
     if opened.array is not None:
-        return CheckedDecoder(ArrayDecoder(opened.array), lambda: None)
+        return CheckedDecoder(ArrayDecoder(opened.array), lambda: None, opened.name, limits)
+    deadline = Deadline(opened.name, limits)
+    opened = opened.watched(deadline.check)
     refuse_scripts(opened)
-    candidates = _Candidates(opened, AUTO_ORDER if backend == "auto" else (backend,))
+    candidates = _Candidates(opened, AUTO_ORDER if backend == "auto" else (backend,), limits, deadline)
     first = candidates.next_decoder()
     if first is None:
         raise candidates.refusal()
-    return CheckedDecoder(first, candidates.next_decoder)
+    return CheckedDecoder(first, candidates.next_decoder, opened.name, limits)
 
 
 class _Candidates:
     """The backends that have not been tried yet on a source, and what the others said."""
 
-    def __init__(self, source: Source, names: tuple[str, ...]) -> None:
+    def __init__(self, source: Source, names: tuple[str, ...], limits: DecodeLimits, deadline: Deadline) -> None:
         self._source = source
+        self._limits = limits
+        self._deadline = deadline
         self._names = list(names)
         self._reserve: list[str] = []
         self._errors: list[DecodeError] = []
@@ -104,7 +115,20 @@ class _Candidates:
         """Return the next decoder that gives at least one block, or None if there is none.
 
         A backend with a doubt comes after all those without.
+
+        Raises
+        ------
+        LimitExceededError
+            The source asks for more than the limits allow, or takes too long.
+
         """
+        self._deadline.start()
+        try:
+            return self._next()
+        finally:
+            self._deadline.lift()
+
+    def _next(self) -> Begun | None:
         while self._names:
             name = self._names.pop(0)
             begun = self._attempt(name)
@@ -121,13 +145,32 @@ class _Candidates:
         return None
 
     def _attempt(self, name: str) -> Begun | None:
+        begun: Begun | None = None
         try:
-            return Begun.of(BACKENDS[name].open(self._source), self._source)
+            with self._deadline.paused():
+                BACKENDS[name].load()
+            begun = self._begun(name)
         except BackendUnavailableError as error:
             self._missing.append(error)
         except DecodeError as error:
             self._errors.append(error)
-        return None
+        try:
+            # A library may make an error of its own of the one that stopped its read, or a skipped packet.
+            self._deadline.check()
+        except LimitExceededError:
+            if begun is not None:
+                begun.close()
+            raise
+        return begun
+
+    def _begun(self, name: str) -> Begun:
+        decoder = BACKENDS[name].open(self._source)
+        try:
+            self._limits.check_form(self._source.name, decoder.info.sample_rate, decoder.info.channels)
+        except LimitExceededError:
+            decoder.close()
+            raise
+        return Begun.of(decoder, self._source)
 
     def refusal(self) -> AudioError:
         """Return the one error that tells the truth about all attempts."""

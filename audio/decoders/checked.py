@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from audio.decoders.base import DecoderBase
 from audio.decoders.protocol import Block, Decoder
 from audio.errors import DecodeError, UnreadableAudioError
+from audio.limits import DecodeLimits
 from audio.positions import seconds_from_samples
 from audio.source import Source
 
@@ -88,11 +89,25 @@ class CheckedDecoder(DecoderBase):
         The backend's decoder that goes first.
     successor : callable
         Gives the decoder of the next backend for the same source, or None when there are no more.
+    source : str
+        The source's name, for messages.
+    limits : DecodeLimits
+        What the decode may cost.
+
+    Raises
+    ------
+    LimitExceededError
+        The header states more than the limits allow.
 
     """
 
-    def __init__(self, decoder: Decoder, successor: Callable[[], Decoder | None]) -> None:
+    def __init__(
+        self, decoder: Decoder, successor: Callable[[], Decoder | None], source: str, limits: DecodeLimits
+    ) -> None:
+        limits.check_form(source, decoder.info.sample_rate, decoder.info.channels)
         super().__init__(decoder.info, decoder.doubt)
+        self._source = source
+        self._limits = limits
         self._current = decoder
         self._successor = successor
         self._position = 0
@@ -102,7 +117,14 @@ class CheckedDecoder(DecoderBase):
             self._warnings.append(decoder.doubt)
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the audio, in blocks of at most one second."""
+        """Yield the audio, in blocks of at most one second.
+
+        Raises
+        ------
+        LimitExceededError
+            There is more than the limits allow; what was yielded before is good.
+
+        """
         blocks: Iterator[Block] | None = self._current.blocks()
         while blocks is not None:
             failure: str | None = None
@@ -126,6 +148,7 @@ class CheckedDecoder(DecoderBase):
                 self._repaired += int(finite.size - np.count_nonzero(finite))
                 piece = np.where(finite, piece, np.float32(0))
             self._position += len(piece)
+            self._limits.check_decoded(self._source, self._position, rate, self._info.channels)
             self._remember(piece)
             yield piece
 
@@ -211,7 +234,8 @@ def _between(blocks: Iterator[Block], start: int, stop: int) -> Block:
     passed = 0
     kept: list[Block] = []
     for block in blocks:
-        kept.append(block[max(start - passed, 0) :])
+        if passed + len(block) > start:  # even an empty slice would keep its whole block in memory
+            kept.append(block[max(start - passed, 0) :])
         passed += len(block)
         if passed >= stop:
             break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -69,24 +70,23 @@ class FrameConverter:
         self._frames = 0
         self.warnings: list[str] = []
 
-    def convert(self, frame: AudioFrame) -> list[Block]:
-        """Take a frame and return what is ready.
+    def convert(self, frame: AudioFrame) -> Iterator[Block]:
+        """Take a frame and yield what is ready.
 
         Parameters
         ----------
         frame : AudioFrame
             The next frame of the stream. Its timestamp is lost.
 
-        Returns
-        -------
-        list of ndarray, shape (frames, channels), float32
+        Yields
+        ------
+        ndarray, shape (frames, channels), float32
             None of them empty; most often there is none, then one of half a second.
 
         """
         form = form_of(frame)
-        ready: list[Block] = []
         if form != self._form:
-            ready = self.flush()
+            yield from self.flush()
             if form[:2] != self._form[:2]:
                 self._note(form)
             self._form = form
@@ -95,26 +95,30 @@ class FrameConverter:
         self._queue.write(frame)
         self._queued += frame.samples
         if self._queued >= min(self._batch, form[0]):
-            ready += self._drain()
-        return ready
+            yield from self._drain()
 
-    def flush(self) -> list[Block]:
-        """Return all that is held back, and begin afresh."""
-        blocks = self._drain()
+    def flush(self) -> Iterator[Block]:
+        """Yield all that is held back, and begin afresh."""
+        yield from self._drain()
         resampler, self._resampler = self._resampler, None
         if resampler is not None:
-            blocks += self._counted(resampler.resample(None))
+            yield from self._counted(resampler.resample(None))
         self._queue = self._new_queue()
-        return blocks
 
-    def _drain(self) -> list[Block]:
-        """Return what is queued, through the resampler where the form is not the first frame's."""
+    def _drain(self) -> Iterator[Block]:
+        """Yield what is queued, a second at a time.
+
+        A frame may state any rate: a thousand samples at 1 Hz, brought to the rate of the first frame, are a thousand
+        seconds, which must not come at once.
+        """
+        self._queued = 0
+        while (frame := self._queue.read(self._form[0], partial=True)) is not None:
+            yield from self._converted(frame)
+
+    def _converted(self, frame: AudioFrame) -> list[Block]:
+        """Return a frame's samples, through the resampler where its form is not the first frame's."""
         import av
 
-        self._queued = 0
-        frame = self._queue.read()
-        if frame is None:
-            return []
         rate, channels, _, sample_format, _ = self._form
         crash = frame.format.is_planar and channels > _MOST_PLANES
         if (rate, channels) == self._native and sample_format in _READABLE and not crash:

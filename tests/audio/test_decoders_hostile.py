@@ -16,6 +16,7 @@ from audio.errors import (
     EmptyAudioError,
     UnreadableAudioError,
 )
+from audio.limits import DecodeLimits
 from audio.source import Source
 from tests.audio.media import RATE, decoded, signal, written
 
@@ -154,7 +155,7 @@ def test_absurd_headers_cost_no_memory():
     data[24:28] = (2**31 - 1).to_bytes(4, "little")
     for backend in ("soundfile", "pyav"):
         try:
-            decoder = open_decoder(bytes(data), backend)
+            decoder = open_decoder(bytes(data), backend, limits=DecodeLimits())
         except UnreadableAudioError:
             continue
         assert sum(len(block) for block in decoder.blocks()) == RATE // 2
