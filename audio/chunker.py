@@ -27,7 +27,8 @@ from audio.planner import CutPlanner
 
 _GROUP_CELLS = 4  # of cells without a pause only the best of so many is a candidate
 _PAGE_FRAMES = 6000
-_PIECE_PRICE = 3.0
+_TILE_FRAMES = 400
+_PIECE_PRICE = 5.0
 _LOOK_AHEAD_CHUNKS = 8
 
 
@@ -92,11 +93,11 @@ class _Section:
 
         """
         shift = self.kept - begin
-        for position, cost in zip(positions, costs, strict=True):
-            if position + shift > 0:
-                self._cuts.append((position, cost >= FORCED_COST))
-                self._positions.append(position + shift)
-                self._costs.append(cost)
+        if shift + positions[0] <= 0:  # nothing is kept before it that a cut could divide
+            positions, costs = positions[1:], costs[1:]
+        self._cuts.extend((position, cost >= FORCED_COST) for position, cost in zip(positions, costs, strict=True))
+        self._positions.extend(position + shift for position in positions)
+        self._costs.extend(costs)
 
     def decide(self) -> list[tuple[int, bool]]:
         """Return the cuts that have become final: where, and whether in speech."""
@@ -147,6 +148,8 @@ class Chunker:
         self._store = Condenser(_PAGE_FRAMES * self._hop, keeps_all=settings.margin is None)
         self._page = self._store.page()
         self._filled = 0  # samples of the page
+        self._measured = 0
+        self._fresh: list[FloatArray] = []  # levels of what is measured
         self._section = _Section(settings)
         self._frame = 0  # frames judged
         self._start = 0  # where the next chunk starts
@@ -162,18 +165,18 @@ class Chunker:
             self._page[self._filled : self._filled + len(part)] = part
             self._filled += len(part)
             samples = samples[len(part) :]
+            if self._filled - self._measured >= _TILE_FRAMES * self._hop:
+                self._measure()  # while the samples are in the processor's cache
             if self._filled == len(self._page):
-                yield from self._detect(self._page)
+                yield from self._detect()
                 self._page = self._store.page()
-                self._filled = 0
 
     def finish(self) -> Iterator[Chunk]:
         """Give the remaining chunks."""
-        yield from self._detect(self._page[: self._filled])
+        yield from self._detect()
         levels = self._meter.finish()
         self._levels = np.concatenate([self._levels, levels])
-        rest = self._page[:0]
-        yield from self._advance(np.concatenate([self._detector.feed(rest, levels), self._detector.finish()]))
+        yield from self._advance(np.concatenate([self._detector.feed(self._page[:0], levels), self._detector.finish()]))
         if len(self._levels):
             raise SplitError(f"the speech detector left {len(self._levels)} frames unanswered: it must answer for all.")
         for judged in self._filter.finish():
@@ -181,9 +184,18 @@ class Chunker:
         if self._store.total:
             yield from self._end()
 
-    def _detect(self, page: FloatArray) -> Iterator[Chunk]:
+    def _measure(self) -> None:
+        """Measure the samples of the page that have come since the last time."""
+        self._fresh.append(self._meter.feed(self._page[self._measured : self._filled]))
+        self._measured = self._filled
+
+    def _detect(self) -> Iterator[Chunk]:
+        """Hand the page over, as far as it is filled."""
+        self._measure()
+        levels = np.concatenate(self._fresh)
+        page = self._page[: self._filled]
+        self._fresh, self._filled, self._measured = [], 0, 0
         self._store.add(page)
-        levels = self._meter.feed(page)
         self._levels = np.concatenate([self._levels, levels])
         yield from self._advance(self._detector.feed(page, levels))
 

@@ -106,7 +106,6 @@ class EnvelopeMeter:
     def __init__(self, sample_rate: int) -> None:
         self._hop = frame_length(sample_rate)
         self._lag = min(max(1, round(sample_rate * _COMB_SECONDS)), self._hop)
-        self._tile = _TILE_FRAMES
         self._room = np.empty(_TILE_FRAMES * self._hop, np.float32)
         self._past = np.empty(0, np.float32)  # the last samples measured, for the comb
         self._begun = np.empty(0, np.float32)
@@ -137,8 +136,8 @@ class EnvelopeMeter:
             missing = self._hop - len(self._begun)
             self._measure(np.concatenate([self._begun, block[:missing]]), energies[:1])
             self._begun, block, done = block[:0], block[missing:], 1
-        for first in range(done, frames, self._tile):
-            last = min(first + self._tile, frames)
+        for first in range(done, frames, _TILE_FRAMES):
+            last = min(first + _TILE_FRAMES, frames)
             begin, end = (first - done) * self._hop, (last - done) * self._hop
             self._measure(block[begin:end], energies[first:last])
         self._begun = np.concatenate([self._begun, block[(frames - done) * self._hop :]])

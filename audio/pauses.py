@@ -20,14 +20,15 @@ CONTEXT_FRAMES = 600
 """Frames before and after a frame that its cost depends on, at most."""
 
 _CERTAIN = 0.75
-_CLEARANCE_FRAMES = 5
+_CLEARANCE_FRAMES = 6
 _REACH_CELLS = 10
 _FLOOR_RANK, _PEAK_RANK = 4, 45  # of the 50 frames of a cell
 _ABOVE_FLOOR_DB = 3.0
 _LEAST_RANGE_DB = 12.0
 # Half widths in frames, and weights. A pause costs nothing in the windows that fit into it, so that a longer one is
 # cheaper; the widest windows draw the cut to the middle of pauses of seconds.
-_WINDOWS = ((10, 2.0), (15, 2.0), (20, 3.0), (30, 3.0), (45, 1.0), (80, 0.5), (160, 0.2), (320, 0.1))
+_WINDOWS = ((5, 4.0), (10, 2.0), (15, 2.0), (20, 3.0), (30, 3.0), (45, 1.0), (80, 0.5), (160, 0.2), (320, 0.1))
+_DOUBTFUL_UNITS = 26  # what may be speech is never quite a pause: in noise, the ends of words are lost in it
 _UNITS = 256  # loudness is counted in whole units, so that sums do not depend on where a page begins
 
 
@@ -49,6 +50,7 @@ def cut_costs(levels: FloatArray, evidence: FloatArray) -> FloatArray:
     """
     loudness = _loudness(levels)
     loudness[evidence < SPEECH_EVIDENCE] = 0
+    loudness[(evidence >= SPEECH_EVIDENCE) & (loudness < _DOUBTFUL_UNITS)] = _DOUBTFUL_UNITS
     sums = np.zeros(len(levels) + 1, np.int32)
     np.cumsum(loudness, out=sums[1:])
     costs = np.zeros(len(levels), np.float32)

@@ -193,9 +193,9 @@ class CutPlanner:
         return self._look_ahead is not None and self._reach - self._positions[self._root] >= self._look_ahead
 
     def _cheapest(self, open_nodes: list[int]) -> list[int]:
-        """Return the first cuts of the cheapest plan, to half of the look-ahead, so that the rest is still well founded.
+        """Return the first cuts of the cheapest plan, those in the first half of the look-ahead.
 
-        What a plan leaves uncovered is priced by its share of a piece.
+        Later ones would rest on too little. What a plan leaves uncovered is priced by its share of a piece.
         """
         share = self._price / self._max
 
