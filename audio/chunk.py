@@ -1,6 +1,6 @@
 """A stretch of a recording that an engine takes in one piece."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,3 +82,39 @@ class Chunk:
             position = stop
             passed += length
         return position
+
+    def excerpt(self, first: int, last: int) -> "Chunk":
+        """Return a part of this chunk as a chunk of its own.
+
+        Parameters
+        ----------
+        first, last : int
+            The part ``[first, last)`` in samples of the recording; clamped to the chunk.
+
+        Returns
+        -------
+        Chunk
+            With the samples, kept spans and speech that lie in the part.
+
+        """
+        first, last = max(first, self.start), min(last, self.stop)
+        kept: list[Span] = []
+        pieces = [self.samples[:0]]
+        passed = 0
+        for start, stop in self.kept:
+            lower, upper = max(first, start), min(last, stop)
+            if lower < upper:
+                kept.append((lower, upper))
+                pieces.append(self.samples[passed + lower - start : passed + upper - start])
+            passed += stop - start
+        inside = ((max(start, first), min(stop, last)) for start, stop in self.speech)
+        speech = tuple((start, stop) for start, stop in inside if start < stop)
+        return replace(
+            self,
+            start=first,
+            stop=last,
+            samples=np.concatenate(pieces),
+            kept=tuple(kept),
+            speech=speech,
+            forced=self.forced and last == self.stop,
+        )

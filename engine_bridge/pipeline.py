@@ -27,7 +27,8 @@ from audio.stream import MonoStream, open_stream
 from engine_bridge.engines.open import DEFAULT_SPEC, open_engine
 from engine_bridge.engines.protocol import DecodingOptions, Engine
 from engine_bridge.language import VOTES, LanguageVote
-from engine_bridge.recognition import recognise
+from engine_bridge.recognition import Outcome, recognise
+from engine_bridge.seams import join_at_cut, seam_chunk
 from engine_bridge.stitch import in_order
 from engine_bridge.tasks import Task
 from engine_bridge.transcript import Gap, Segment, Transcript
@@ -75,6 +76,27 @@ class _End:
     failure: BaseException | None
 
 
+@dataclass
+class _Work:
+    """A chunk under way, and what is heard across the cut before it where that lies in speech."""
+
+    chunk: Chunk
+    task: Task
+    seam: Task | None
+    joined: Outcome | None = None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What came of the chunk so far."""
+        return self.joined or self.task.outcome
+
+    def cancel(self) -> None:
+        """Give up."""
+        for task in (self.task, self.seam):
+            if task is not None:
+                task.cancel()
+
+
 class Transcription:
     """A transcription under way: iterate for segments, then ask for the `result`.
 
@@ -115,7 +137,7 @@ class Transcription:
         self._room = threading.Semaphore(max(engine.preferred_in_flight, 2 * VOTES))
         self._closing = threading.Event()
         self._producer = threading.Thread(target=self._produce, name="auricle-decode", daemon=True)
-        self._tasks: deque[tuple[Chunk, Task]] = deque()
+        self._line: deque[_Work] = deque()
         self._failure: Exception | None = None
         self._complete = False
         self._damage: AudioError | None = None
@@ -234,7 +256,7 @@ class Transcription:
         """Carry the recognitions until the recording has ended, and raise what ended it early."""
         self._producer.start()
         end: _End | None = None
-        while end is None or self._tasks:
+        while end is None or self._line:
             start = time.perf_counter()
             event = self._events.get()
             self._seconds["wait for the engine"] += time.perf_counter() - start
@@ -246,7 +268,7 @@ class Transcription:
                 self._begin(event)
             else:
                 event.advance()
-            yield from self._finished()
+            yield from self._finished(ended=end is not None)
         if end.failure is not None:
             raise end.failure
 
@@ -254,9 +276,9 @@ class Transcription:
         """Cancel what waits and let the producer end."""
         self._closing.set()
         self._room.release()
-        for _, task in self._tasks:
-            task.cancel()
-        self._tasks.clear()
+        for work in self._line:
+            work.cancel()
+        self._line.clear()
         if self._vote is not None:
             self._vote.cancel()
 
@@ -265,29 +287,63 @@ class Transcription:
         if self._vote is not None:
             self._vote.offer(chunk)
             language = self._vote.decided
-        task = Task(recognise(chunk, self._engine, self._options, language), self._events)
-        self._tasks.append((chunk, task))
-        task.advance()
+        before = self._line[-1].chunk if self._line else None
+        seam = None
+        if before is not None and before.forced and self._hears_seams:
+            seam = Task(recognise(seam_chunk(before, chunk), self._engine, self._options, language), self._events)
+        work = _Work(chunk, Task(recognise(chunk, self._engine, self._options, language), self._events), seam)
+        self._line.append(work)
+        if seam is not None:
+            seam.advance()
+        work.task.advance()
 
-    def _finished(self) -> Iterator[Segment]:
+    @property
+    def _hears_seams(self) -> bool:
+        """Whether what is heard across a forced cut can be merged: it takes words with times."""
+        return self._engine.capabilities.word_times and self._options.timestamps == "align"
+
+    def _finished(self, *, ended: bool) -> Iterator[Segment]:
         """Yield the text of the chunks at the head of the line that are done."""
-        while self._tasks:
-            chunk, task = self._tasks[0]
-            if task.failure is not None:
-                raise task.failure
-            outcome = task.outcome
-            if outcome is None:
+        while self._line:
+            work = self._line[0]
+            if work.task.failure is not None:
+                raise work.task.failure
+            if work.outcome is None or not self._is_joined(work, ended=ended):
                 return
-            self._tasks.popleft()
+            self._line.popleft()
             self._room.release()
-            self._gaps += outcome.gaps
+            self._gaps += work.outcome.gaps
             reached = self._segments[-1].end if self._segments else 0.0
-            self._done_until = chunk.stop_seconds
-            for segment in in_order(outcome.segments, reached, chunk.stop_seconds):
+            self._done_until = work.chunk.stop_seconds
+            for segment in in_order(work.outcome.segments, reached, work.chunk.stop_seconds):
                 self._segments.append(segment)
                 yield segment
             if self._on_progress is not None:
                 self._on_progress(self.progress)
+
+    def _is_joined(self, work: _Work, *, ended: bool) -> bool:
+        """Merge the chunk at the head of the line with the next one, if the cut between them asks for it.
+
+        False while that has to wait.
+        """
+        if not work.chunk.forced or not self._hears_seams:
+            return True
+        if len(self._line) == 1:
+            return ended
+        after = self._line[1]
+        if after.seam is None:
+            return True
+        if after.seam.failure is not None:
+            raise after.seam.failure
+        if after.task.failure is not None:
+            return True  # raised in its turn
+        if work.outcome is None or after.seam.outcome is None or after.task.outcome is None:
+            return False
+        work.joined, after.joined = join_at_cut(
+            work.outcome, after.seam.outcome, after.task.outcome, work.chunk.stop_seconds
+        )
+        after.seam = None
+        return True
 
 
 def stream_transcript(

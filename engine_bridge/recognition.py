@@ -9,8 +9,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from audio.chunk import Chunk
 from audio.positions import samples_from_seconds
 from engine_bridge.coverage import covered_seconds, uncovered_speech
@@ -188,15 +186,4 @@ def _part(chunk: Chunk, start: float, end: float) -> Chunk:
     """Return the piece of a chunk around a stretch, as a chunk of its own."""
     rate = chunk.sample_rate
     margin = samples_from_seconds(RETRY_MARGIN, rate)
-    first = max(chunk.start, samples_from_seconds(start, rate) - margin)
-    last = min(chunk.stop, samples_from_seconds(end, rate) + margin)
-    kept, pieces, passed = [], [], 0
-    for kept_start, kept_stop in chunk.kept:
-        lower, upper = max(first, kept_start), min(last, kept_stop)
-        if lower < upper:
-            kept.append((lower, upper))
-            pieces.append(slice(passed + lower - kept_start, passed + upper - kept_start))
-        passed += kept_stop - kept_start
-    samples = np.concatenate([chunk.samples[piece] for piece in pieces])
-    inside = tuple((max(a, first), min(b, last)) for a, b in chunk.speech if a < last and b > first)
-    return Chunk(chunk.index, first, last, rate, samples, tuple(kept), inside)
+    return chunk.excerpt(samples_from_seconds(start, rate) - margin, samples_from_seconds(end, rate) + margin)
