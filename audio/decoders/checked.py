@@ -139,18 +139,19 @@ class CheckedDecoder(DecoderBase):
         self._settle()
 
     def _checked(self, block: Block) -> Iterator[Block]:
-        """Cut a block to seconds, and replace what is not a number by silence."""
-        rate = self._info.sample_rate
+        """Replace what is not a number by silence, and cut a block to seconds."""
+        rate, channels = self._info.sample_rate, self._info.channels
+        block = np.ascontiguousarray(block, dtype=np.float32)
+        if not np.isfinite(np.sum(block)):
+            finite = np.isfinite(block)
+            self._repaired += int(finite.size - np.count_nonzero(finite))
+            block = np.where(finite, block, np.float32(0))
         for start in range(0, len(block), rate):
-            piece = np.ascontiguousarray(block[start : start + rate], dtype=np.float32)
-            if not np.isfinite(np.sum(piece)):
-                finite = np.isfinite(piece)
-                self._repaired += int(finite.size - np.count_nonzero(finite))
-                piece = np.where(finite, piece, np.float32(0))
+            piece = block[start : start + rate]
             self._position += len(piece)
-            self._limits.check_decoded(self._source, self._position, rate, self._info.channels)
-            self._remember(piece)
+            self._limits.check_decoded(self._source, self._position, rate, channels)
             yield piece
+        self._remember(block)
 
     def _remember(self, piece: Block) -> None:
         """Keep the last blocks, as many as the tail needs."""
