@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import codecs
+import re
+from typing import BinaryIO
 
 from audio.errors import UnreadableAudioError
 from audio.source import Source
 
 _HEAD = 4096
+
+_PROBED = 1 << 20
+"""FFmpeg looks at up to this much of a file to tell its format (PROBE_BUF_MAX in libavformat/internal.h)."""
+
+_MOST_TAGS = 64
+"""Editors leave a few ID3 tags in a row at worst; each costs a look."""
+
+_SCRIPT_WITHIN = re.compile(rb"<mpd[\s>]|<compositionplaylist|^c=in ip", re.IGNORECASE | re.MULTILINE)
+"""What makes FFmpeg take a file for a DASH or IMF manifest or a session description wherever it stands in the text."""
 
 _SCRIPTS = {
     b"ffconcat": "a concat script",
@@ -63,23 +74,66 @@ def refuse_scripts(source: Source) -> None:
     An `ffconcat` script or a playlist named ``.mp3`` makes FFmpeg open the files that it lists. Text is told from
     audio, compressed or not, by being valid UTF-8 without control characters over its first 4 KiB.
 
+    ID3 tags at the beginning are looked behind, as FFmpeg does: a script behind one is still a script.
+
     Raises
     ------
     UnreadableAudioError
         The source is a script, a web page or other text.
 
     """
-    head = source.head(_HEAD)
+    with source.open() as reader:
+        begin = _behind_tags(reader, source.name)
+        for offset in {0, begin}:
+            reader.seek(offset)
+            head = reader.read(_HEAD)
+            _refuse_openings(head, source.name)
+            # FFmpeg searches text, which for it ends at the first zero byte.
+            text = head if b"\0" in head else head + reader.read(_PROBED - len(head))
+            if _SCRIPT_WITHIN.search(text.partition(b"\0")[0]):
+                raise UnreadableAudioError(
+                    source.name, "it is a manifest, which is never followed; give the recording that it points to"
+                )
+
+
+def _refuse_openings(head: bytes, name: str) -> None:
+    """Refuse bytes that begin as scripts and pages do, or are text throughout."""
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     for opening, kind in _SCRIPTS.items():
         if start.startswith(opening):
             raise UnreadableAudioError(
-                source.name, f"it is {kind}, which is never followed; give the recording that it points to"
+                name, f"it is {kind}, which is never followed; give the recording that it points to"
             )
     if start.startswith((b"<!doctype html", b"<html")):
-        raise UnreadableAudioError(source.name, "it is a web page, not audio; download the recording again")
+        raise UnreadableAudioError(name, "it is a web page, not audio; download the recording again")
     if len(head) >= 16 and not head.startswith(_AUDIO_WITH_TEXT_HEADER) and _is_text(head):
-        raise UnreadableAudioError(source.name, "it is text, not audio; give the recording itself")
+        raise UnreadableAudioError(name, "it is text, not audio; give the recording itself")
+
+
+def _behind_tags(reader: BinaryIO, name: str) -> int:
+    """Return the offset behind the ID3v2 tags that a file begins with; 0 if there are none.
+
+    A tag is ten bytes, "ID3", version, flags and a length of four times seven bits, what that counts, and ten more
+    bytes where the flags say so (ID3v2.4.0, section 3.1).
+    """
+    at = 0
+    for _ in range(_MOST_TAGS):
+        reader.seek(at)
+        mark = reader.read(10)
+        length = mark[6:]
+        if len(mark) < 10 or not mark.startswith(b"ID3") or max(length) > 0x7F:
+            return at
+        at += 10 + sum(byte << shift for byte, shift in zip(length, (21, 14, 7, 0), strict=True))
+        at += 10 if mark[5] & 0x10 else 0
+    raise UnreadableAudioError(name, f"it begins with more than {_MOST_TAGS} tags; give the recording itself")
+
+
+def is_recording(source: Source) -> bool:
+    """Return whether a source begins as the formats of recordings do, behind any ID3 tags."""
+    with source.open() as reader:
+        begin = _behind_tags(reader, source.name)
+        reader.seek(begin)
+        return is_recording_format(reader.read(1024))
 
 
 def is_recording_format(head: bytes) -> bool:
