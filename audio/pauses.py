@@ -27,9 +27,12 @@ _ABOVE_FLOOR_DB = 3.0
 _LEAST_RANGE_DB = 12.0
 # Half widths in frames, and weights. A pause costs nothing in the windows that fit into it, so that a longer one is
 # cheaper; the widest windows draw the cut to the middle of pauses of seconds.
-_WINDOWS = ((5, 4.0), (10, 2.0), (15, 2.0), (20, 3.0), (30, 3.0), (45, 1.0), (80, 0.5), (160, 0.2), (320, 0.1))
-_DOUBTFUL_UNITS = 26  # what may be speech is never quite a pause: in noise, the ends of words are lost in it
-_UNITS = 256  # loudness is counted in whole units, so that sums do not depend on where a page begins
+_WINDOWS = ((5, 4.0), (10, 3.0), (20, 5.0), (35, 3.0), (80, 0.5), (320, 0.1))
+_WIDEST = 320
+_DOUBTFUL_UNITS = np.float32(
+    26
+)  # what may be speech is never quite a pause: in noise, the ends of words are lost in it
+_UNITS = 256
 
 
 def cut_costs(levels: FloatArray, evidence: FloatArray) -> FloatArray:
@@ -48,46 +51,44 @@ def cut_costs(levels: FloatArray, evidence: FloatArray) -> FloatArray:
         At least 0; `FORCED_COST` and more in speech.
 
     """
-    loudness = _loudness(levels)
-    loudness[evidence < SPEECH_EVIDENCE] = 0
-    loudness[(evidence >= SPEECH_EVIDENCE) & (loudness < _DOUBTFUL_UNITS)] = _DOUBTFUL_UNITS
-    sums = np.zeros(len(levels) + 1, np.int32)
-    np.cumsum(loudness, out=sums[1:])
+    doubtful = evidence >= SPEECH_EVIDENCE
+    sums = _Sums(np.maximum(_loudness(levels), _DOUBTFUL_UNITS) * doubtful)
     costs = np.zeros(len(levels), np.float32)
     for half, weight in _WINDOWS:
-        costs += np.float32(weight / (_UNITS * 2 * half)) * _around(sums, half)
-    np.cumsum(evidence >= _CERTAIN, out=sums[1:])
-    costs[_around(sums, _CLEARANCE_FRAMES) > 0] += np.float32(FORCED_COST)
+        costs += sums.around(half) * np.float32(weight / (_UNITS * 2 * half))
+    certain = _Sums((evidence >= _CERTAIN).astype(np.float32))
+    costs[certain.around(_CLEARANCE_FRAMES) > 0] += np.float32(FORCED_COST)
     return costs
 
 
-def _loudness(levels: FloatArray) -> NDArray[np.int32]:
-    """Return how loud each frame is between the background and the peaks of the neighbourhood, in units."""
+def _loudness(levels: FloatArray) -> FloatArray:
+    """Return how loud each frame is between the background and the peaks of the neighbourhood, in whole units."""
     smooth = window_means(levels)
     low, high = cell_ranks(smooth, _FLOOR_RANK, _PEAK_RANK)
     low = lowest_nearby(low, _REACH_CELLS)
     high = rolling_extreme(high, _REACH_CELLS, lowest=False)
     low = np.minimum(low, high) + np.float32(_ABOVE_FLOOR_DB)
     scale = np.float32(_UNITS) / np.maximum(high - low, np.float32(_LEAST_RANGE_DB))
-    height = (smooth.reshape(-1, CELL_FRAMES) - low[:, np.newaxis]) * scale[:, np.newaxis]
-    units: NDArray[np.int32] = np.clip(height, 0, _UNITS).astype(np.int32).reshape(-1)
+    height = smooth.reshape(-1, CELL_FRAMES) - low[:, np.newaxis]
+    height *= scale[:, np.newaxis]
+    units: FloatArray = np.floor(np.clip(height, 0, _UNITS)).reshape(-1)
     return units
 
 
-def _around(sums: NDArray[np.int32], half: int) -> NDArray[np.int32]:
-    """Return for each frame the sum over `half` frames before it and `half` from it on; nothing lies beyond the ends.
+class _Sums:
+    """Sums over windows of whole numbers, which are exact, so that they do not depend on where a page begins.
 
-    Parameters
-    ----------
-    sums : ndarray, shape (frames + 1,)
-        Cumulative sums, from 0.
-    half : int
-        Half the width, at most half of the frames.
-
+    Float32 holds whole numbers exactly up to 2^24, and a page of 7200 frames sums up to less than 2^21 units.
     """
-    count = len(sums) - 1
-    around = np.empty(count, np.int32)
-    around[half : count - half] = sums[2 * half : count] - sums[: count - 2 * half]
-    around[:half] = sums[half : 2 * half]
-    around[count - half :] = sums[count] - sums[count - 2 * half : count - half]
-    return around
+
+    def __init__(self, values: FloatArray) -> None:
+        self._count = len(values)
+        self._sums = np.empty(len(values) + 1 + 2 * _WIDEST, np.float32)
+        self._sums[: _WIDEST + 1] = 0
+        np.cumsum(values, out=self._sums[_WIDEST + 1 : _WIDEST + 1 + len(values)])
+        self._sums[_WIDEST + 1 + len(values) :] = self._sums[_WIDEST + len(values)]
+
+    def around(self, half: int) -> FloatArray:
+        """Return for each frame the sum over `half` frames before it and `half` from it on; beyond the ends is 0."""
+        first, last = _WIDEST - half, _WIDEST + half
+        return self._sums[last : last + self._count] - self._sums[first : first + self._count]

@@ -14,6 +14,7 @@ from audio.positions import samples_from_seconds
 
 _SHORTEST_MARGIN = 0.1
 _LONG_SILENCE_CHUNKS = 4
+_LONGEST_KEPT = 60.0  # seconds: so much has to be looked ahead
 _LARGEST_CELL = 25  # frames: a quarter of a second to each candidate cut
 _LEAST_CHOICE = 8  # frames: candidates lie up to eight cells apart, and one must always be allowed
 _LEAST_DURATION = 0.1
@@ -133,7 +134,7 @@ def stream_chunks(
         The least, in seconds, at most half of `max_duration`; a thirtieth of it unless given. Only the last chunk
         before the end, or before a long silence that is left out, may be shorter, if nothing else is possible.
     keep_silence : float, optional
-        Shorten pauses to this many seconds, half of it at the end of the speech before and half at the start of the
+        Shorten pauses to this many seconds, at most 60, half of it at the end of the speech before and half at the start of the
         speech after, though never less than 0.1 s each. Where more than four times `max_duration` is left out in one
         go, that becomes a chunk of its own, without samples. All silence is kept unless this is given.
     detector : SpeechDetector, optional
@@ -165,8 +166,10 @@ def _settings(
         raise SplitError(
             f"min_duration must be at least 0 and at most half of max_duration ({max_duration} s), not {min_duration}."
         )
-    if keep_silence is not None and not 0 <= keep_silence < math.inf:
-        raise SplitError(f"keep_silence must be at least 0 s, or None to keep all silence, not {keep_silence}.")
+    if keep_silence is not None and not 0 <= keep_silence <= _LONGEST_KEPT:
+        raise SplitError(
+            f"keep_silence must be 0 to {_LONGEST_KEPT:g} s, or None to keep all silence, not {keep_silence}."
+        )
     longest = samples_from_seconds(max_duration, sample_rate)
     shortest = max(1, samples_from_seconds(least, sample_rate))
     frames = (longest - shortest) // hop
