@@ -8,7 +8,8 @@
     ├── DecodeError                 the source cannot be turned into samples
     │   ├── UnreadableAudioError    no backend recognises the bytes, or none of them survives decoding
     │   ├── EmptyAudioError         the source holds no bytes at all
-    │   └── NoAudioStreamError      a valid container without a decodable audio stream
+    │   ├── NoAudioStreamError      a valid container without a decodable audio stream
+    │   └── SelectionError          the track or range of time that was asked for is not in the source
     ├── BackendUnavailableError     (ImportError)        a decoder or resampler that is absent or cannot load here
     ├── ChannelLayoutError          (ValueError)         a layout that is ambiguous or does not fit the array
     ├── ResampleError               (ValueError)         a sample rate that cannot be converted
@@ -62,6 +63,10 @@ class EmptyAudioError(DecodeError):
 
 class NoAudioStreamError(DecodeError):
     """The container is valid but holds no audio stream that can be decoded."""
+
+
+class SelectionError(DecodeError):
+    """The track or the range of time that was asked for is not in the source."""
 
 
 class BackendUnavailableError(AudioError, ImportError):

@@ -57,14 +57,18 @@ class AudioInfo:
     channel_layout : str or None
         The layout's name, such as "stereo" or "5.1(side)", where the source states one.
     claimed_duration : float or None
-        Seconds, from the header or estimated from the size; None if there is no claim. It may be wrong by any
-        amount: it serves progress displays and warnings, never times.
+        Seconds of what is decoded, from the header or estimated from the size; None if there is no claim. It may be
+        wrong by any amount: it serves progress displays and warnings, never times.
     start_time : float
         Seconds on the container's clock at which the stream begins.
     streams : tuple of StreamInfo
-        All audio streams of the container.
+        All audio streams of the container. A track's number is its position here.
     backend : str
         The backend that decodes.
+    track : int
+        The number of the stream that is decoded.
+    offset : int
+        The first decoded frame's position in the recording, in frames; above 0 where a range of time was asked for.
 
     """
 
@@ -77,6 +81,8 @@ class AudioInfo:
     start_time: float
     streams: tuple[StreamInfo, ...]
     backend: str
+    track: int = 0
+    offset: int = 0
 
 
 def probe(source: AudioSource, backend: str = "auto", *, limits: DecodeLimits | None = None) -> AudioInfo:

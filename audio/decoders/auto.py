@@ -7,6 +7,7 @@ from audio.decoders.checked import Begun, CheckedDecoder
 from audio.decoders.containment import refuse_scripts
 from audio.decoders.protocol import Backend, Decoder
 from audio.decoders.pyav_backend import PyAVBackend
+from audio.decoders.ranges import RangedDecoder
 from audio.decoders.soundfile_backend import SoundFileBackend
 from audio.decoders.torchcodec_backend import TorchCodecBackend
 from audio.errors import (
@@ -15,9 +16,11 @@ from audio.errors import (
     DecodeError,
     LimitExceededError,
     NoAudioStreamError,
+    SelectionError,
     UnreadableAudioError,
 )
 from audio.limits import Deadline, DecodeLimits
+from audio.selection import EVERYTHING, Selection
 from audio.source import AudioSource, Source
 
 AUTO_ORDER = ("soundfile", "torchcodec", "pyav")
@@ -42,7 +45,13 @@ def available_backends() -> dict[str, str | None]:
     return found
 
 
-def open_decoder(source: AudioSource, backend: str = "auto", *, limits: DecodeLimits | None = None) -> Decoder:
+def open_decoder(
+    source: AudioSource,
+    backend: str = "auto",
+    *,
+    limits: DecodeLimits | None = None,
+    selection: Selection = EVERYTHING,
+) -> Decoder:
     """Begin to decode a source.
 
     The beginning is decoded before this returns, so a decoder that is returned gives at least one block; an array
@@ -58,6 +67,9 @@ def open_decoder(source: AudioSource, backend: str = "auto", *, limits: DecodeLi
         when one fails midway the next goes on from there. A named backend has no fallback.
     limits : DecodeLimits, optional
         What the decode may cost, enforced while it runs; `DecodeLimits.generous()` by default.
+    selection : Selection
+        The track and the range of time to decode, and the clock to read times on; the default track as a whole by
+        default. A range is found by seeking where that is exact.
 
     Returns
     -------
@@ -77,6 +89,8 @@ def open_decoder(source: AudioSource, backend: str = "auto", *, limits: DecodeLi
         The source costs more than the limits allow. While its blocks are read, those before the limit are good.
     NoAudioStreamError
         The container is valid and holds no audio that can be decoded.
+    SelectionError
+        There is no such track or range in it. That the recording ends before the range may show only later.
     UnreadableAudioError
         No backend can read it; the reason of each is given.
     BackendUnavailableError
@@ -88,22 +102,36 @@ def open_decoder(source: AudioSource, backend: str = "auto", *, limits: DecodeLi
     limits = limits if limits is not None else DecodeLimits.generous()
     opened = Source.of(source, limits)
     if opened.array is not None:
-        return CheckedDecoder(ArrayDecoder(opened.array), lambda: None, opened.name, limits)
+        return CheckedDecoder(_ranged(ArrayDecoder(opened.array), selection, opened), lambda: None, opened.name, limits)
     deadline = Deadline(opened.name, limits)
     opened = opened.watched(deadline.check)
     refuse_scripts(opened)
-    candidates = _Candidates(opened, AUTO_ORDER if backend == "auto" else (backend,), limits, deadline)
+    names = AUTO_ORDER if backend == "auto" else (backend,)
+    candidates = _Candidates(opened, names, selection, limits, deadline)
     first = candidates.next_decoder()
     if first is None:
         raise candidates.refusal()
     return CheckedDecoder(first, candidates.next_decoder, opened.name, limits)
 
 
+def _ranged(decoder: Decoder, selection: Selection, source: Source) -> Decoder:
+    """Return a decoder of the wanted range alone."""
+    return RangedDecoder(decoder, selection, source.name) if selection.is_range else decoder
+
+
 class _Candidates:
     """The backends that have not been tried yet on a source, and what the others said."""
 
-    def __init__(self, source: Source, names: tuple[str, ...], limits: DecodeLimits, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        source: Source,
+        names: tuple[str, ...],
+        selection: Selection,
+        limits: DecodeLimits,
+        deadline: Deadline,
+    ) -> None:
         self._source = source
+        self._selection = selection
         self._limits = limits
         self._deadline = deadline
         self._names = list(names)
@@ -164,13 +192,13 @@ class _Candidates:
         return begun
 
     def _begun(self, name: str) -> Begun:
-        decoder = BACKENDS[name].open(self._source)
+        decoder = BACKENDS[name].open(self._source, self._selection)
         try:
             self._limits.check_form(self._source.name, decoder.info.sample_rate, decoder.info.channels)
         except LimitExceededError:
             decoder.close()
             raise
-        return Begun.of(decoder, self._source)
+        return Begun.of(_ranged(decoder, self._selection, self._source), self._source)
 
     def refusal(self) -> AudioError:
         """Return the one error that tells the truth about all attempts."""
@@ -178,6 +206,10 @@ class _Candidates:
             return self._missing[0]
         for error in self._errors:
             if isinstance(error, NoAudioStreamError):
+                return error
+        for error in reversed(self._errors):
+            # The last to tell is the one that knows most of tracks.
+            if isinstance(error, SelectionError):
                 return error
         reasons = "; ".join(error.reason for error in self._errors)
         for missing in self._missing:

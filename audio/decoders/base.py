@@ -14,6 +14,7 @@ from typing import Self
 from audio.decoders.protocol import Block, Decoder
 from audio.errors import AudioError, BackendUnavailableError, UnreadableAudioError
 from audio.info import AudioInfo
+from audio.selection import EVERYTHING, Selection
 from audio.source import Source
 
 FOREIGN_ERRORS: tuple[type[Exception], ...] = (
@@ -139,7 +140,7 @@ class BackendBase(ABC):
         self._fault: str | None = None
 
     @abstractmethod
-    def _open(self, source: Source) -> Decoder:
+    def _open(self, source: Source, selection: Selection) -> Decoder:
         """Begin to decode a source; the library may be absent and any error may escape."""
 
     def load(self) -> None:
@@ -160,8 +161,8 @@ class BackendBase(ABC):
         if self._fault is not None:
             raise BackendUnavailableError(self.name, self._fault, self.remedy)
 
-    def open(self, source: Source) -> Decoder:
-        """Begin to decode a source.
+    def open(self, source: Source, selection: Selection = EVERYTHING) -> Decoder:
+        """Begin to decode the wanted part of a source, from its beginning or from somewhat before.
 
         Raises
         ------
@@ -169,13 +170,15 @@ class BackendBase(ABC):
             The library does not work here.
         NoAudioStreamError
             The container is valid and holds no audio that can be decoded.
+        SelectionError
+            The wanted track is not in it, or this backend cannot tell.
         UnreadableAudioError
             This backend cannot read it.
 
         """
         self.load()
         with translated(source, self.name, *self._own_errors()):
-            return self._open(source)
+            return self._open(source, selection)
 
     def _own_errors(self) -> tuple[type[Exception], ...]:
         """Return the library's error classes that derive from nothing but Exception."""
@@ -185,7 +188,7 @@ class BackendBase(ABC):
         clip = _probe_clip()
         source = Source("a test clip", data=clip, size=len(clip))
         try:
-            with self._open(source) as decoder:
+            with self._open(source, EVERYTHING) as decoder:
                 frames = sum(len(block) for block in decoder.blocks())
         except FOREIGN_ERRORS as error:
             return brief(error)

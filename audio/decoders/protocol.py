@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audio.info import AudioInfo
+from audio.selection import EVERYTHING, Selection
 from audio.source import Source
 
 Block = NDArray[np.float32]
@@ -94,8 +95,16 @@ class Backend(Protocol):
         """
         ...
 
-    def open(self, source: Source) -> Decoder:
+    def open(self, source: Source, selection: Selection = EVERYTHING) -> Decoder:
         """Begin to decode a source.
+
+        Parameters
+        ----------
+        source : Source
+            What to decode.
+        selection : Selection
+            The part of it that is wanted. The decoder may begin before a range, at its `AudioInfo.offset`, and goes
+            on to the end: `audio.decoders.ranges` cuts.
 
         Raises
         ------
@@ -103,6 +112,8 @@ class Backend(Protocol):
             The library does not work here.
         NoAudioStreamError
             The container is valid and holds no audio that can be decoded.
+        SelectionError
+            The wanted track is not in it, or this backend cannot tell.
         UnreadableAudioError
             This backend cannot read it.
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain, islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, BinaryIO
 
 from audio.decoders.base import FOREIGN_ERRORS, BackendBase, DecoderBase, brief, translated
 from audio.decoders.ogg_links import link_offsets
 from audio.decoders.protocol import Block
+from audio.decoders.pyav_clock import PREROLL_SECONDS, Clock, Grid, Seeker, is_clocked, lead_of, silent_blocks, time_of
 from audio.decoders.pyav_frames import FrameConverter
 from audio.errors import NoAudioStreamError, UnreadableAudioError
 from audio.info import AudioInfo, StreamInfo
+from audio.selection import EVERYTHING, Selection, find_track, several_tracks
 from audio.source import READ_SIZE, Source
 
 if TYPE_CHECKING:
@@ -56,10 +61,11 @@ class _Named:
 class PyAVDecoder(DecoderBase):
     """Demultiplexes and decodes packet by packet, so that a bad packet costs only itself."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, selection: Selection = EVERYTHING) -> None:
         import av
 
         self._source = source
+        self._selection = selection
         self._library: tuple[type[Exception], ...] = (av.error.FFmpegError,)
         self._errors = FOREIGN_ERRORS + self._library
         self._reader: _Named | None = None
@@ -68,16 +74,48 @@ class PyAVDecoder(DecoderBase):
         self._bad_read: str | None = None
         self._links = link_offsets(source)
         try:
-            container, stream = self._open_link(0)
-            self._frames = self._decoded(container, stream)
-            self._first = next(self._frames, None)
+            container, stream = self._begin()
             super().__init__(self._describe(container, stream))
+            self._enter(container, stream)
         except BaseException:
             self.close()
             raise
-        count = len(container.streams.audio)
-        if count > 1:
-            self._warnings.append(f"there are {count} audio streams; number {stream.index} was decoded")
+        tracks = self._info.streams
+        if len(tracks) > 1 and selection.track is None:
+            self._warnings.append(several_tracks(tracks, self._info.track))
+
+    def _begin(self) -> tuple[InputContainer, AudioStream]:
+        """Open the file and decode its first frame."""
+        container, stream = self._open_link(0)
+        self._frames = self._decoded(container, stream)
+        self._first = next(self._frames, None)
+        self._lead = lead_of(container, self._first) if self._selection.timeline == "container" else 0.0
+        return container, stream
+
+    def _enter(self, container: InputContainer, stream: AudioStream) -> None:
+        """Go to where the wanted range begins, or stay at the beginning where that is near or there is no other way."""
+        rate = self._info.sample_rate
+        start, _ = self._selection.frames(rate)
+        time = time_of(self._first) if self._first is not None else None
+        self._zero = time - self._lead if time is not None else 0.0
+        if self._first is None or start < 2 * PREROLL_SECONDS * rate:
+            return
+        found = None
+        if time is not None and len(self._links) == 1:
+            beginning = [self._first, *islice(self._frames, 2)]
+            grid = Grid.of(beginning, round(self._lead * rate))
+            seeker = Seeker(stream, self._zero, rate, grid, rounds=self._selection.timeline == "container")
+            with suppress(*self._errors):
+                if seeker.seek(container, start):
+                    found = seeker.found(self._decoded(container, stream), start)
+        self._bad_packets, self._bad_read = 0, None
+        if found is not None:
+            offset, self._frames = found
+            self._first = next(self._frames)
+            self._info = replace(self._info, offset=offset)
+        else:
+            self._begin()
+            self._warnings.append("no place in it can be found exactly, so all before the range was decoded too")
 
     def _open_link(self, number: int) -> tuple[InputContainer, AudioStream]:
         """Open the file, or one link of a chained one, in place of what is open."""
@@ -94,7 +132,7 @@ class PyAVDecoder(DecoderBase):
         return container, stream
 
     def _choose(self, container: InputContainer) -> AudioStream:
-        """Return the stream that the container marks as default, or else the first that can be decoded."""
+        """Return the wanted stream: by default the one that the container marks so, or the first with a decoder."""
         import av
 
         streams = container.streams.audio
@@ -105,8 +143,14 @@ class PyAVDecoder(DecoderBase):
         known = [stream for stream in streams if stream.codec_context is not None]
         if not known:
             raise NoAudioStreamError(self._source.name, "FFmpeg has no decoder for the codec of its audio")
-        default = av.stream.Disposition.default
-        return next((stream for stream in known if stream.disposition & default), known[0])
+        wanted = self._selection.track
+        if wanted is None:
+            default = av.stream.Disposition.default
+            return next((stream for stream in known if stream.disposition & default), known[0])
+        chosen = streams[find_track(tuple(map(_stream_info, streams)), wanted, self._source.name)]
+        if chosen.codec_context is None:
+            raise NoAudioStreamError(self._source.name, f"FFmpeg has no decoder for the codec of its track {wanted}")
+        return chosen
 
     def _describe(self, container: InputContainer, stream: AudioStream) -> AudioInfo:
         first, context = self._first, stream.codec_context
@@ -120,10 +164,11 @@ class PyAVDecoder(DecoderBase):
             sample_rate=rate,
             channels=layout.nb_channels,
             channel_layout=layout.name,
-            claimed_duration=_claim(container, stream) if len(self._links) == 1 else None,
+            claimed_duration=_claim(container, stream, self._lead) if len(self._links) == 1 else None,
             start_time=float(stream.start_time * stream.time_base) if stream.start_time and stream.time_base else 0.0,
             streams=tuple(_stream_info(each) for each in container.streams.audio),
             backend="pyav",
+            track=next(number for number, each in enumerate(container.streams.audio) if each.index == stream.index),
         )
 
     def _packets(self, container: InputContainer, stream: AudioStream) -> Iterator[Packet[AudioStream]]:
@@ -176,12 +221,32 @@ class PyAVDecoder(DecoderBase):
 
     def _converted(self, first: AudioFrame) -> Iterator[Block]:
         converter = FrameConverter(first)
+        frames = chain([first], self._frames)
         with translated(self._source, "pyav", *self._library):
-            yield from converter.convert(first)
-            for frame in self._frames:
-                yield from converter.convert(frame)
+            if self._selection.timeline == "container" and len(self._links) == 1:
+                yield from self._timed(frames, converter)
+            else:
+                for frame in frames:
+                    yield from converter.convert(frame)
             yield from converter.flush()
         self._warnings.extend(converter.warnings)
+
+    def _timed(self, frames: Iterator[AudioFrame], converter: FrameConverter) -> Iterator[Block]:
+        """Yield frames where the container's clock has them, with silence between."""
+        rate, channels = self._info.sample_rate, self._info.channels
+        clock = Clock(self._zero, rate, self._info.offset)
+        clocked = is_clocked(self._info.container)
+        for frame in frames:
+            due = clock.silence_before(frame) if clocked else 0
+            if due:
+                yield from converter.flush()
+                yield from silent_blocks(due, rate, channels)
+            yield from converter.convert(frame)
+        if clock.silence > self._lead * rate + 1:
+            seconds = clock.silence / rate - self._lead
+            self._warnings.append(
+                f"the container's clock has holes without audio: {seconds:.2f} s of silence fill them"
+            )
 
     def close(self) -> None:
         """Close the container and the file."""
@@ -191,14 +256,18 @@ class PyAVDecoder(DecoderBase):
             self._reader.close()
 
 
-def _claim(container: InputContainer, stream: AudioStream) -> float | None:
-    """Return the length that the stream states, else the container's, in seconds."""
+def _claim(container: InputContainer, stream: AudioStream, lead: float) -> float | None:
+    """Return the length that the stream states, else the container's, in seconds, with silence before it or without."""
     import av
 
     if stream.duration and stream.time_base:
-        duration = float(stream.duration * stream.time_base)
+        duration = float(stream.duration * stream.time_base) + lead
     elif container.duration:
         duration = container.duration / av.time_base
+        if not lead and stream.start_time and stream.time_base:
+            # The container's length counts from its earliest stream, and so from before a stream that begins late.
+            begin = (container.start_time or 0) / av.time_base
+            duration -= max(float(stream.start_time * stream.time_base) - begin, 0.0)
     else:
         return None
     return duration if duration > 0 else None
@@ -225,8 +294,8 @@ class PyAVBackend(BackendBase):
     name = "pyav"
     remedy = "Install it with: pip install av"
 
-    def _open(self, source: Source) -> PyAVDecoder:
-        return PyAVDecoder(source)
+    def _open(self, source: Source, selection: Selection) -> PyAVDecoder:
+        return PyAVDecoder(source, selection)
 
     def _own_errors(self) -> tuple[type[Exception], ...]:
         import av

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from audio.decoders.array_decoder import scaled
 from audio.decoders.base import BackendBase, DecoderBase, translated
 from audio.decoders.protocol import Block
+from audio.decoders.ranges import outside
 from audio.errors import UnreadableAudioError
 from audio.info import AudioInfo, StreamInfo
+from audio.selection import EVERYTHING, Selection, find_track
 from audio.source import Source
 
 _UNKNOWN_LENGTH = 2**62
@@ -23,11 +28,18 @@ _READS_PER_BLOCK = 10
 _BLOCK_VALUES = 1 << 21
 """At most this many samples of all channels in a block (8 MiB), whatever rate and channel count a header states."""
 
+_LEAST_FRAMES = 1 << 12
+"""A block has at least this many frames while there are more, whatever rate a header states: one of 1 Hz would ask for
+a call to each sample."""
+
 _OGG_TAIL = 1 << 16
 """An Ogg page is at most 65 307 bytes, so the last page of a file begins within its last 64 KiB."""
 
 _COMPRESSED = {"flac", "ogg", "mpeg", "mp3"}
 """Formats, as libsndfile names them, that have audio to their last byte but for small tags."""
+
+_PLAIN = {"pcm_s8", "pcm_u8", "pcm_16", "pcm_24", "pcm_32", "float", "double"}
+"""Codecs in which nothing can be damaged, so that a read fails for no reason of theirs and a second is read at once."""
 
 _TAG_BYTES = 1 << 13
 _TAG_SHARE = 0.02
@@ -51,7 +63,7 @@ def _is_chained(source: Source) -> bool:
 class SoundFileDecoder(DecoderBase):
     """Reads through libsndfile, up to a second at a time, until it gives no more."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, selection: Selection = EVERYTHING) -> None:
         import soundfile
 
         self._source = source
@@ -69,7 +81,28 @@ class SoundFileDecoder(DecoderBase):
         # where a page is missing. Reading straight on needs no seek.
         self._file.seekable = lambda: False
         self._compressed = str(self._file.format).lower() in _COMPRESSED
-        super().__init__(self._describe(), self._find_doubt())
+        self._plain = not self._compressed and str(self._file.subtype).lower() in _PLAIN
+        info = self._describe()
+        try:
+            if selection.track is not None:
+                find_track(info.streams, selection.track, source.name)
+            super().__init__(info, self._find_doubt())
+            self._enter(selection)
+        except BaseException:
+            self.close()
+            raise
+
+    def _enter(self, selection: Selection) -> None:
+        """Go to the pre-roll of the wanted range; libsndfile then gives the very samples of that place."""
+        rate = self._info.sample_rate
+        start, _ = selection.frames(rate)
+        if not 0 < rate <= start:
+            return
+        claimed = self._info.claimed_duration
+        if claimed is not None and start >= claimed * rate:
+            raise outside(self._source.name, selection, claimed)
+        with translated(self._source, "soundfile"):
+            self._info = replace(self._info, offset=int(self._file.seek(start - rate)))
 
     def _describe(self) -> AudioInfo:
         file = self._file
@@ -98,27 +131,33 @@ class SoundFileDecoder(DecoderBase):
     def blocks(self) -> Iterator[Block]:
         """Yield up to one second at a time."""
         channels = self._info.channels
-        frames = max(min(self._info.sample_rate, _BLOCK_VALUES // channels), 1)
-        piece = -(-frames // _READS_PER_BLOCK)
+        frames = max(min(max(self._info.sample_rate, _LEAST_FRAMES), _BLOCK_VALUES // channels), 1)
+        piece = frames if self._plain else -(-frames // _READS_PER_BLOCK)
+        # Whole numbers from the file as it is, scaled here: three times faster than libsndfile's own conversion.
+        kind = np.int16 if self._plain and self._info.codec == "pcm_16" else np.float32
         ended = False
         while not ended:
-            block = np.empty((frames, channels), np.float32)
-            filled = 0
-            failure: UnreadableAudioError | None = None
-            while filled < frames and not ended:
-                try:
-                    with translated(self._source, "soundfile"):
-                        got = len(self._file.read(out=block[filled : filled + piece]))
-                except UnreadableAudioError as error:
-                    failure, ended = error, True
-                else:
-                    filled += got
-                    ended = got == 0
+            block = np.empty((frames, channels), kind)
+            filled, ended, failure = self._fill(block, piece)
             if filled:
-                yield block[:filled]
+                yield scaled(block[:filled])
             if failure is not None:
                 raise failure
         self._check_end()
+
+    def _fill(self, block: NDArray[Any], piece: int) -> tuple[int, bool, UnreadableAudioError | None]:
+        """Read into a block, so many frames at a time; return how many there were, whether that is all, and why."""
+        filled, kind = 0, block.dtype.name
+        try:
+            with translated(self._source, "soundfile"):
+                while filled < len(block):
+                    got = self._file.buffer_read_into(block[filled : filled + piece], kind)
+                    if not got:
+                        return filled, True, None
+                    filled += got
+        except UnreadableAudioError as error:
+            return filled, True, error
+        return filled, False, None
 
     def _check_end(self) -> None:
         """Refuse to call it the end while much of a compressed file is unread: its header states too short a length."""
@@ -143,5 +182,5 @@ class SoundFileBackend(BackendBase):
     name = "soundfile"
     remedy = "Install it with: pip install soundfile"
 
-    def _open(self, source: Source) -> SoundFileDecoder:
-        return SoundFileDecoder(source)
+    def _open(self, source: Source, selection: Selection) -> SoundFileDecoder:
+        return SoundFileDecoder(source, selection)

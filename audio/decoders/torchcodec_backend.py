@@ -8,10 +8,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from audio.decoders.base import BackendBase, DecoderBase, translated
-from audio.decoders.containment import is_recording_format
+from audio.decoders.containment import is_recording
 from audio.decoders.protocol import Block
 from audio.errors import NoAudioStreamError, UnreadableAudioError
 from audio.info import AudioInfo, StreamInfo
+from audio.selection import EVERYTHING, Selection, find_track, several_tracks
 from audio.source import Source
 
 _WINDOW_SECONDS = 10.0037
@@ -32,26 +33,38 @@ _LONGEST_GAP_SECONDS = 3600.0
 # Windows Media, Speex). These are the ones that lose nothing, in containers that time each frame.
 _SOUND_CODECS = frozenset({"aac", "ac3", "alac", "eac3", "flac", "mp1", "mp2", "mp3", "opus", "vorbis"})
 _UNTIMED_IN_MATROSKA = frozenset({"alac"})
+_CLOCKLESS = frozenset({b"RIFF", b"RF64", b"fLaC", b"ID3\x02", b"ID3\x03", b"ID3\x04", b"FORM", b"caff", b".snd"})
+"""How files begin that hold audio alone, without a clock."""
+
 _MATROSKA = b"\x1a\x45\xdf\xa3"
 
 
 class TorchCodecDecoder(DecoderBase):
     """Decodes one range of time after the other, without going back."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, selection: Selection = EVERYTHING) -> None:
         from torchcodec.decoders import AudioDecoder
 
         self._source = source
+        self._selection = selection
         head = source.head(1024)
         self._matroska = head.startswith(_MATROSKA)
-        if not is_recording_format(head):
+        if not is_recording(source):
             # torchcodec takes no list of allowed formats, and the system's FFmpeg may know music modules and scripts.
             raise UnreadableAudioError(source.name, "torchcodec is given only formats of recordings, and it is none")
         self._reader: BinaryIO = source.open()
         try:
             # A file object without a name: FFmpeg reads names as addresses, and guesses formats from their endings.
             self._decoder: Any = self._opened(AudioDecoder)
-            super().__init__(self._describe(), self._find_doubt())
+            tracks = self._tracks()
+            if selection.track is not None:
+                track = find_track(tracks, selection.track, source.name)
+                if tracks[track].index != self._decoder.stream_index:
+                    self._reader.close()
+                    self._reader = source.open()
+                    self._decoder = AudioDecoder(self._reader, stream_index=tracks[track].index)
+            super().__init__(self._describe())
+            self._doubt = self._find_doubt()
         except BaseException:
             self._reader.close()
             raise
@@ -64,6 +77,17 @@ class TorchCodecDecoder(DecoderBase):
                 raise NoAudioStreamError(self._source.name, "there is no audio stream in it") from error
             raise
 
+    def _tracks(self) -> tuple[StreamInfo, ...]:
+        """Return the audio tracks; torchcodec says nothing of their languages, and which one is the default."""
+        from torchcodec import _core
+
+        streams = _core.get_container_metadata(self._decoder._decoder).streams  # noqa: SLF001 - see `_frames`
+        return tuple(
+            StreamInfo(index, str(each.codec), int(each.sample_rate or 0), int(each.num_channels or 0))
+            for index, each in enumerate(streams)
+            if hasattr(each, "sample_rate")
+        )
+
     def _describe(self) -> AudioInfo:
         metadata = self._decoder.metadata
         codec = str(metadata.codec)
@@ -71,6 +95,9 @@ class TorchCodecDecoder(DecoderBase):
         if rate <= 0 or channels <= 0:
             raise UnreadableAudioError(self._source.name, "torchcodec finds no sample rate in it")
         index = int(self._decoder.stream_index)
+        tracks = self._tracks()
+        if len(tracks) < 2:
+            tracks = (StreamInfo(index, codec, rate, channels, default=True),)
         return AudioInfo(
             container="unknown",
             codec=codec,
@@ -79,8 +106,9 @@ class TorchCodecDecoder(DecoderBase):
             channel_layout=None,
             claimed_duration=metadata.duration_seconds or metadata.duration_seconds_from_header or None,
             start_time=float(metadata.begin_stream_seconds_from_header or 0.0),
-            streams=(StreamInfo(index, codec, rate, channels, default=True),),
+            streams=tracks,
             backend="torchcodec",
+            track=[each.index for each in tracks].index(index),
         )
 
     def _find_doubt(self) -> str | None:
@@ -89,6 +117,19 @@ class TorchCodecDecoder(DecoderBase):
             return f"torchcodec may lose audio of the codec {codec}"
         if codec in _UNTIMED_IN_MATROSKA and self._matroska:
             return f"torchcodec may lose audio of the codec {codec} in Matroska"
+        return self._find_doubt_of_selection()
+
+    def _find_doubt_of_selection(self) -> str | None:
+        """Return why torchcodec gives less than was asked for, or only at a cost."""
+        tracks, wanted = self._info.streams, self._selection
+        if len(tracks) > 1 and wanted.track is None:
+            return several_tracks(tracks, self._info.track)
+        if self._info.channels > 2:
+            return "torchcodec does not say which channel is which, so all count the same"
+        if wanted.start > 0:
+            return "torchcodec decodes all that lies before a range"
+        if wanted.timeline == "container" and self._source.head(4) not in _CLOCKLESS:
+            return "torchcodec does not keep a late start, and does not see holes in the container's clock"
         return None
 
     def blocks(self) -> Iterator[Block]:
@@ -118,7 +159,8 @@ class TorchCodecDecoder(DecoderBase):
             elif last or width > _LONGEST_GAP_SECONDS:
                 return
             else:
-                start, width = stop, 2 * width
+                # Rounded page times can hide frames from a narrow range, so the next one begins at the same place.
+                width = 2 * width
             stop = start + width
 
     def _first_start(self) -> float:
@@ -183,5 +225,5 @@ class TorchCodecBackend(BackendBase):
     name = "torchcodec"
     remedy = "Install it with: pip install 'auricle[torch]', and FFmpeg's shared libraries with the system's packages"
 
-    def _open(self, source: Source) -> TorchCodecDecoder:
-        return TorchCodecDecoder(source)
+    def _open(self, source: Source, selection: Selection) -> TorchCodecDecoder:
+        return TorchCodecDecoder(source, selection)

@@ -27,7 +27,7 @@ class Broken(BackendBase):
         self.error = error
         self.tries = 0
 
-    def _open(self, source):
+    def _open(self, source, selection):
         self.tries += 1
         raise self.error
 
@@ -50,7 +50,7 @@ class Canned(BackendBase):
     def load(self):
         pass
 
-    def _open(self, source):
+    def _open(self, source, selection):
         decoder = _CannedDecoder(self.info, self.doubt)
         decoder.contents = self.contents
         return decoder

@@ -204,7 +204,7 @@ def test_the_default_track_is_decoded_and_the_others_are_told(default):
     decoder = open_decoder(data, "pyav")
     found = decoded(decoder)
     np.testing.assert_allclose(found, MONO / 2**default, atol=2**-14)
-    assert any("2 audio streams" in warning for warning in decoder.warnings)
+    assert any("2 audio tracks" in warning for warning in decoder.warnings)
     assert [stream.language for stream in decoder.info.streams] == ["eng", "deu"]
     assert [stream.default for stream in decoder.info.streams] == [default == 0, default == 1]
 

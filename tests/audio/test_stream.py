@@ -188,7 +188,7 @@ class TestOpening:
 
     def test_lets_go_of_a_source_whose_rate_cannot_be_converted(self, monkeypatch):
         decoder = FakeDecoder([noise(10)], 2_000_000)
-        monkeypatch.setattr(stream_module, "open_decoder", lambda source, backend: decoder)
+        monkeypatch.setattr(stream_module, "open_decoder", lambda source, backend, **options: decoder)
         with pytest.raises(ResampleError, match="source sample rate is 2000000"):
             open_stream(b"anything")
         assert decoder.closed == 1
