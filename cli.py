@@ -49,6 +49,25 @@ class FormatList(click.ParamType[tuple[str, ...]]):
         return names
 
 
+class Glossary(click.ParamType[tuple[str, ...]]):
+    """Terms separated by commas, or a file of them."""
+
+    name = "terms|@file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Return the terms in their order, each once."""
+        if isinstance(value, tuple):
+            return value
+        text = str(value)
+        if text.startswith("@"):
+            try:
+                text = Path(text[1:]).read_text(encoding="utf-8-sig")
+            except (OSError, UnicodeDecodeError) as error:
+                self.fail(f"{text[1:]}: the file cannot be read as UTF-8 text: {error}", param, ctx)
+        terms = (term.strip() for line in text.splitlines() for term in line.split(","))
+        return tuple(dict.fromkeys(term for term in terms if term))
+
+
 backend_option = click.option(
     "--audio-backend", type=click.Choice(BACKENDS), default="auto", show_default=True, help="What decodes the file."
 )
@@ -94,6 +113,12 @@ def main() -> None:
 @click.option("--beam-size", type=click.IntRange(1, 32), default=1, show_default=True, help="1 searches greedily.")
 @click.option("--prompt", metavar="TEXT", help="Names and spellings to expect; given to the engine with every chunk.")
 @click.option(
+    "--glossary",
+    type=Glossary(),
+    default=(),
+    help="Terms to expect, separated by commas, or @FILE with commas or one term a line; the most important first.",
+)
+@click.option(
     "--channels",
     type=click.Choice(REDUCTIONS),
     default="mean",
@@ -112,6 +137,7 @@ def transcribe(
     task: str,
     beam_size: int,
     prompt: str | None,
+    glossary: tuple[str, ...],
     channels: str,
     audio_backend: str,
     quiet: bool,
@@ -140,6 +166,7 @@ def transcribe(
             "task": task,
             "beam_size": beam_size,
             "prompt": prompt,
+            "glossary": glossary,
             "audio_backend": audio_backend,
             "channel_reduction": ChannelReduction(channels),
         },

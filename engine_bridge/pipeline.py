@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -27,6 +27,7 @@ from audio.stream import MonoStream, open_stream
 from engine_bridge.engines.open import DEFAULT_SPEC, open_engine
 from engine_bridge.engines.protocol import DecodingOptions, Engine
 from engine_bridge.language import VOTES, LanguageVote
+from engine_bridge.prompts import compose_prompt
 from engine_bridge.recognition import Outcome, recognise
 from engine_bridge.seams import join_at_cut, seam_chunk
 from engine_bridge.stitch import in_order
@@ -119,6 +120,7 @@ class Transcription:
         *,
         owns_engine: bool,
         on_progress: Callable[[Progress], None] | None,
+        warnings: Sequence[str] = (),
     ) -> None:
         self._source = source
         self._stream = stream
@@ -126,6 +128,7 @@ class Transcription:
         self._options = options
         self._owns_engine = owns_engine
         self._on_progress = on_progress
+        self._warnings = tuple(warnings)
         self._started = time.perf_counter()
         self._seconds: dict[str, float] = dict.fromkeys(("decode and split", "wait for the engine"), 0.0)
         self._segments: list[Segment] = []
@@ -207,7 +210,7 @@ class Transcription:
             engine=self._engine.spec,
             backend=self.info.backend,
             claimed_duration=self.info.claimed_duration,
-            warnings=tuple(self._stream.warnings),
+            warnings=(*self._stream.warnings, *self._warnings),
             timings={**self._seconds, **self._engine.timings(), "total": time.perf_counter() - self._started},
         )
 
@@ -354,6 +357,7 @@ def stream_transcript(
     task: str = "transcribe",
     beam_size: int = 1,
     prompt: str | None = None,
+    glossary: Sequence[str] = (),
     audio_backend: str = "auto",
     channel_reduction: ChannelReduction = ChannelReduction.MEAN,
     on_progress: Callable[[Progress], None] | None = None,
@@ -374,6 +378,9 @@ def stream_transcript(
         1 for greedy search; more costs time.
     prompt : str or None
         Text that sets spelling and style, given to the engine before every chunk.
+    glossary : sequence of str
+        Names and terms to expect, the most important first; given to the engine before every chunk as well. What the
+        engine has no room for is left out, and the transcript's warnings say so.
     audio_backend : str
         "auto", or a decoder by name, which then has no fallback.
     channel_reduction : ChannelReduction
@@ -390,10 +397,11 @@ def stream_transcript(
 
     """
     recording = Source.of(source)
-    options = DecodingOptions(language=language, task=task, beam_size=beam_size, prompt=prompt)
     opened = open_engine(engine) if isinstance(engine, str) else engine
     owns_engine = isinstance(engine, str)
     try:
+        before, notices = compose_prompt(prompt, glossary, opened)
+        options = DecodingOptions(language=language, task=task, beam_size=beam_size, prompt=before)
         opened.check(options)
         stream = open_stream(
             recording, opened.capabilities.sample_rate, backend=audio_backend, reduction=channel_reduction
@@ -402,7 +410,15 @@ def stream_transcript(
         if owns_engine:
             opened.close()
         raise
-    return Transcription(recording.name, stream, opened, options, owns_engine=owns_engine, on_progress=on_progress)
+    return Transcription(
+        recording.name,
+        stream,
+        opened,
+        options,
+        owns_engine=owns_engine,
+        on_progress=on_progress,
+        warnings=notices,
+    )
 
 
 def transcribe(
@@ -413,6 +429,7 @@ def transcribe(
     task: str = "transcribe",
     beam_size: int = 1,
     prompt: str | None = None,
+    glossary: Sequence[str] = (),
     audio_backend: str = "auto",
     channel_reduction: ChannelReduction = ChannelReduction.MEAN,
     on_progress: Callable[[Progress], None] | None = None,
@@ -425,6 +442,7 @@ def transcribe(
         task=task,
         beam_size=beam_size,
         prompt=prompt,
+        glossary=glossary,
         audio_backend=audio_backend,
         channel_reduction=channel_reduction,
         on_progress=on_progress,

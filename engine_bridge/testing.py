@@ -146,6 +146,8 @@ class FakeEngine:
         returns the seconds after which it is due. Unequal delays make answers come out of order.
     in_flight : int
         What `preferred_in_flight` says.
+    prompt_budget : int
+        The most words of a prompt that it takes before a clip.
     spec : str
         What `spec` says.
 
@@ -159,6 +161,7 @@ class FakeEngine:
         capabilities: EngineCapabilities = ENGLISH_ONLY,
         delay: Callable[[int], float] | None = None,
         in_flight: int = 8,
+        prompt_budget: int = 200,
         spec: str = "fake:scripted",
     ) -> None:
         self._script = script
@@ -166,6 +169,7 @@ class FakeEngine:
         self._capabilities = capabilities
         self._delay = delay
         self._in_flight = in_flight
+        self._prompt_budget = prompt_budget
         self._spec = spec
         self._waiting: list[_Waiting] = []
         self._submissions: list[Submission] = []
@@ -229,6 +233,13 @@ class FakeEngine:
         for name, is_refused in refused.items():
             if is_refused:
                 raise UnsupportedOptionError(f"{self._spec} does not support {name}: ask for what its script can do")
+
+    def fit_prompt(self, text: str) -> tuple[str, bool]:
+        """Return the last words of a prompt, as many as the budget allows, and whether any are left out."""
+        words = text.split()
+        if len(words) <= self._prompt_budget:
+            return text, False
+        return " ".join(words[len(words) - self._prompt_budget :]), True
 
     def submit(self, samples: NDArray[np.float32], options: DecodingOptions) -> "Future[ClipResult]":
         """Hand over one clip, shape (frames,), float32; see `Engine.submit`."""

@@ -64,6 +64,45 @@ def junk(tmp_path):
     return path
 
 
+class TestGlossary:
+    @pytest.fixture
+    def prompts(self, opened):
+        told = []
+
+        def script(samples, options):
+            told.append(options.prompt)
+            return speak(samples, options)
+
+        opened.script = script
+        return told
+
+    def test_terms_are_given_on_the_command_line(self, talk, prompts):
+        assert run("transcribe", talk, "--glossary", "Auricle, Marconi,,Auricle").exit_code == 0
+        assert set(prompts) == {"Auricle, Marconi."}
+
+    def test_or_in_a_file(self, talk, prompts, tmp_path):
+        (tmp_path / "terms.txt").write_text("\ufeffAuricle\nMarconi, Hertz\n\n", encoding="utf-8")
+        result = run("transcribe", talk, "--glossary", f"@{tmp_path / 'terms.txt'}", "--prompt", "A call.")
+        assert result.exit_code == 0
+        assert set(prompts) == {"Auricle, Marconi, Hertz. A call."}
+
+    @pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"], ids=["absent", "not text"])
+    def test_a_file_that_cannot_be_read_is_wrong_usage(self, talk, prompts, tmp_path, content):
+        path = tmp_path / "terms.txt"
+        if content is not None:
+            path.write_bytes(content)
+        result = run("transcribe", talk, "--glossary", f"@{path}")
+        assert result.exit_code == 2
+        assert "cannot be read" in result.stderr
+        assert prompts == []
+
+    def test_terms_that_found_no_room_are_told(self, talk, prompts):
+        result = run("transcribe", talk, "--glossary", ",".join(f"term{number}" for number in range(300)))
+        assert result.exit_code == 0
+        assert "200 of the glossary's 300 terms" in result.stderr
+        assert "'term200'" in result.stderr
+
+
 @pytest.mark.usefixtures("opened")
 class TestPrinting:
     def test_each_line_has_its_time(self, talk):

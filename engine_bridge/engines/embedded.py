@@ -180,6 +180,10 @@ class EmbeddedEngine:
         if options.temperature > 0 and options.beam_size > 1:
             raise UnsupportedOptionError("beam search and a temperature above 0 exclude each other: choose one")
 
+    def fit_prompt(self, text: str) -> tuple[str, bool]:
+        """Return what of a prompt fits into half of the decoder's context, and whether that is less than the whole."""
+        return self._tokens.fit_prompt(text)
+
     def submit(self, samples: NDArray[np.float32], options: DecodingOptions) -> "Future[ClipResult]":
         """Hand over one clip of at most 30 s at 16 kHz, shape (frames,), float32."""
         self.check(options)

@@ -152,6 +152,12 @@ class Engine(Protocol):
     def check(self, options: DecodingOptions) -> None:
         """Raise UnsupportedOptionError, naming the option, if this engine cannot honour `options`."""
 
+    def fit_prompt(self, text: str) -> tuple[str, bool]:
+        """Return what of a prompt the engine takes before a clip, and whether that is less than the whole.
+
+        A prompt that is too long keeps its end, in whole words; what is returned fits when it is given again.
+        """
+
     def submit(self, samples: NDArray[np.float32], options: DecodingOptions) -> "Future[ClipResult]":
         """Hand over one clip, shape (frames,), float32 in [-1, 1] at the engine's sample rate.
 

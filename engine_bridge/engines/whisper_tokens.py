@@ -6,6 +6,7 @@ from pathlib import Path
 
 from engine_bridge.engines.protocol import ClipSegment, DecodingOptions
 from engine_bridge.errors import EngineUnavailableError
+from engine_bridge.joining import is_spaceless
 
 TIMESTAMP_SECONDS = 0.02
 """Seconds between two neighbouring timestamp tokens."""
@@ -95,13 +96,30 @@ class WhisperTokens:
         """Return the tokens that the decoder starts from."""
         tokens: list[int] = []
         if options.prompt:
-            # Without special tokens that the text may spell: they would steer the decoder.
-            earlier = self.text_tokens(self.encode(" " + options.prompt.strip()))
+            earlier = self._earlier_tokens(options.prompt)
             tokens += [self._required("<|startofprev|>"), *earlier[-MAX_PROMPT_TOKENS:]]
         tokens += self.start_sequence(language, options.task)
         if options.timestamps != "tokens":
             tokens.append(self.no_timestamps)
         return tokens
+
+    def _earlier_tokens(self, text: str) -> list[int]:
+        # Without special tokens that the text may spell: they would steer the decoder.
+        return self.text_tokens(self.encode(" " + text.strip()))
+
+    def fit_prompt(self, text: str) -> tuple[str, bool]:
+        """Return what of a prompt fits before a clip, in whole words from its end, and whether anything is cut."""
+        tokens = self._earlier_tokens(text)
+        if len(tokens) <= MAX_PROMPT_TOKENS:
+            return text, False
+        pieces = self._whole_characters(tokens[-MAX_PROMPT_TOKENS:])
+        begins = [index for index, piece in enumerate(pieces) if _begins_word(piece.text)]
+        for index in begins or range(len(pieces)):
+            kept = "".join(piece.text for piece in pieces[index:]).strip()
+            # Half of what was spelt together may take more tokens than it had in the whole.
+            if len(self._earlier_tokens(kept)) <= MAX_PROMPT_TOKENS:
+                return kept, True
+        return "", True
 
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text."""
@@ -182,6 +200,10 @@ class WhisperTokens:
         if pending:
             pieces.append(TokenWord(self.decode(pending), tuple(pending)))
         return pieces
+
+
+def _begins_word(text: str) -> bool:
+    return text[:1].isspace() or (text[:1] not in _CLOSING and is_spaceless(text[:1]))
 
 
 def _join_unspaced(pieces: Sequence[TokenWord]) -> list[TokenWord]:

@@ -167,6 +167,19 @@ def test_languages_are_told_or_the_question_refused(engine):
     assert 0 < sum(probabilities) <= 1 + 1e-3
 
 
+def test_a_prompt_is_fitted_in_whole_words_from_its_end_and_then_fits(engine):
+    assert engine.fit_prompt("Names: Auricle.") == ("Names: Auricle.", False)
+    assert engine.fit_prompt("") == ("", False)
+    long = " ".join(f"word{number}" for number in range(2_000))
+    fitted, is_cut = engine.fit_prompt(long)
+    assert is_cut
+    assert 0 < len(fitted) < len(long)
+    assert long.endswith(f" {fitted}")
+    assert engine.fit_prompt(fitted) == (fitted, False)
+    options = DecodingOptions(prompt=fitted)
+    assert_is_result(engine.submit(clip(engine), options).result(SECONDS), 2.0)
+
+
 def test_the_language_asked_for_is_the_language_used(engine):
     language = engine.capabilities.languages[-1]
     result = engine.submit(clip(engine), DecodingOptions(language=language)).result(SECONDS)

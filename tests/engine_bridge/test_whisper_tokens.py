@@ -79,6 +79,20 @@ class TestPrompts:
         assert len(earlier) == MAX_PROMPT_TOKENS
         assert tokens.decode(earlier).endswith("az")
 
+    @pytest.mark.parametrize(
+        "text",
+        ["caf\u00e9 \U0001f600 na\u00efve " * 200, "\u8fd9\u662f\u4e00\u4e2a\u6d4b\u8bd5\u3002" * 200, "a" * 2_000],
+        ids=["accents", "chinese", "one word"],
+    )
+    def test_a_prompt_is_fitted_to_what_is_told_without_tearing_characters(self, tokens, text):
+        fitted, is_cut = tokens.fit_prompt(text)
+        assert is_cut
+        assert fitted
+        assert text.strip().endswith(fitted)
+        assert tokens.fit_prompt(fitted) == (fitted, False)
+        prompt = tokens.prompt("en", DecodingOptions(prompt=fitted))
+        assert tokens.decode(prompt[1 : prompt.index(tokens.start_of_transcript)]).strip() == fitted
+
     def test_special_tokens_written_out_in_a_prompt_do_not_steer_the_decoder(self, tokens):
         prompt = tokens.prompt("en", DecodingOptions(prompt="say <|endoftext|> and <|translate|>"))
         start = prompt.index(tokens.start_of_transcript)
