@@ -107,6 +107,7 @@ def main() -> None:
     help="embedded:MODEL, with a model name (small, large-v3-turbo, ...), a folder, or a hub repository.",
 )
 @click.option("--language", metavar="CODE", help="Language spoken, such as en or de [default: detected].")
+@click.option("--per-chunk-language", is_flag=True, help="Detect it for each chunk, for talk in several languages.")
 @click.option(
     "--task", type=click.Choice(["transcribe", "translate"]), default="transcribe", help="translate: into English."
 )
@@ -134,6 +135,7 @@ def transcribe(
     formats: tuple[str, ...] | None,
     engine_spec: str,
     language: str | None,
+    per_chunk_language: bool,
     task: str,
     beam_size: int,
     prompt: str | None,
@@ -163,6 +165,7 @@ def transcribe(
         engine=engine,
         options={
             "language": language,
+            "per_chunk_language": per_chunk_language,
             "task": task,
             "beam_size": beam_size,
             "prompt": prompt,

@@ -11,6 +11,15 @@ from engine_bridge.engines.protocol import Engine, LanguageProbabilities
 VOTES = 5
 """Chunks with speech that are asked. The first half minute alone is often an intro, music or another language."""
 
+LEAST_CERTAINTY = 0.5
+"""Probability that a chunk's own language needs; below it the chunk is taken to be in the recording's language. The
+same as faster-whisper's ``language_detection_threshold``."""
+
+
+def spoken_language(heard: LanguageProbabilities, otherwise: str | None) -> str | None:
+    """Return the language of one chunk: its likeliest if that is certain enough, else the recording's."""
+    return heard[0][0] if heard and heard[0][1] >= LEAST_CERTAINTY else otherwise
+
 
 class LanguageVote:
     """Asks the first chunks with speech for their language; each counts with its seconds of speech.
@@ -19,6 +28,8 @@ class LanguageVote:
     ----------
     engine : Engine
         One that detects languages.
+    every_chunk : bool
+        Ask the chunks that come after the vote as well, for their own sake.
 
     Attributes
     ----------
@@ -29,8 +40,9 @@ class LanguageVote:
 
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, every_chunk: bool = False) -> None:
         self._engine = engine
+        self._every_chunk = every_chunk
         self._lock = threading.Lock()
         self._offered = 0
         self._counted = 0
@@ -40,18 +52,24 @@ class LanguageVote:
         self.decided: Future[str | None] = Future()
         self.probability: float | None = None
 
-    def offer(self, chunk: Chunk) -> None:
-        """Let a chunk vote, if it holds speech and votes are still wanted."""
+    def offer(self, chunk: Chunk) -> "Future[LanguageProbabilities] | None":
+        """Ask a chunk, if it holds speech and votes are still wanted, and return its ballot if it was asked."""
         spoken = sum(stop - start for start, stop in chunk.speech)
+        if not spoken:
+            return None
         with self._lock:
-            if not spoken or self._closed:
-                return
-            self._offered += 1
-            self._closed = self._offered == VOTES
-        weight = seconds_from_samples(spoken, chunk.sample_rate)
+            votes = not self._closed
+            if votes:
+                self._offered += 1
+                self._closed = self._offered == VOTES
+        if not votes and not self._every_chunk:
+            return None
         ballot = self._engine.detect_language(chunk.samples)
-        self._ballots.append(ballot)
-        ballot.add_done_callback(lambda future: self._count(future, weight))
+        self._ballots = [waiting for waiting in self._ballots if not waiting.done()] + [ballot]
+        if votes:
+            weight = seconds_from_samples(spoken, chunk.sample_rate)
+            ballot.add_done_callback(lambda future: self._count(future, weight))
+        return ballot
 
     def close(self) -> None:
         """Say that no more chunks will come."""

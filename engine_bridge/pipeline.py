@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -25,7 +26,8 @@ from audio.source import AudioSource, Source
 from audio.split import stream_chunks
 from audio.stream import MonoStream, open_stream
 from engine_bridge.engines.open import DEFAULT_SPEC, open_engine
-from engine_bridge.engines.protocol import DecodingOptions, Engine
+from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
+from engine_bridge.errors import UnsupportedOptionError
 from engine_bridge.language import VOTES, LanguageVote
 from engine_bridge.prompts import compose_prompt
 from engine_bridge.recognition import Outcome, recognise
@@ -84,6 +86,7 @@ class _Work:
     chunk: Chunk
     task: Task
     seam: Task | None
+    own_language: "Future[LanguageProbabilities] | None" = None
     joined: Outcome | None = None
 
     @property
@@ -121,6 +124,7 @@ class Transcription:
         owns_engine: bool,
         on_progress: Callable[[Progress], None] | None,
         warnings: Sequence[str] = (),
+        per_chunk_language: bool = False,
     ) -> None:
         self._source = source
         self._stream = stream
@@ -135,7 +139,10 @@ class Transcription:
         self._gaps: list[Gap] = []
         self._done_until = 0.0
         self._speech_seconds = 0.0
-        self._vote = LanguageVote(engine) if options.language is None and engine.capabilities.detects_language else None
+        self._vote = None
+        if options.language is None and engine.capabilities.detects_language:
+            self._vote = LanguageVote(engine, every_chunk=per_chunk_language)
+        self._per_chunk_language = per_chunk_language
         self._events: queue.SimpleQueue[Chunk | _End | Task] = queue.SimpleQueue()
         self._room = threading.Semaphore(max(engine.preferred_in_flight, 2 * VOTES))
         self._closing = threading.Event()
@@ -206,6 +213,7 @@ class Transcription:
             gaps=tuple(self._gaps),
             duration=self._stream.duration,
             language=language,
+            language_probability=self._vote.probability if self._vote is not None else None,
             source=self._source,
             engine=self._engine.spec,
             backend=self.info.backend,
@@ -286,15 +294,17 @@ class Transcription:
             self._vote.cancel()
 
     def _begin(self, chunk: Chunk) -> None:
-        language = None
+        language = own = None
         if self._vote is not None:
-            self._vote.offer(chunk)
-            language = self._vote.decided
-        before = self._line[-1].chunk if self._line else None
+            ballot = self._vote.offer(chunk)
+            language, own = self._vote.decided, ballot if self._per_chunk_language else None
+        before = self._line[-1] if self._line else None
         seam = None
-        if before is not None and before.forced and self._hears_seams:
-            seam = Task(recognise(seam_chunk(before, chunk), self._engine, self._options, language), self._events)
-        work = _Work(chunk, Task(recognise(chunk, self._engine, self._options, language), self._events), seam)
+        if before is not None and before.chunk.forced and self._hears_seams:
+            across = seam_chunk(before.chunk, chunk)
+            seam = Task(recognise(across, self._engine, self._options, language, before.own_language), self._events)
+        task = Task(recognise(chunk, self._engine, self._options, language, own), self._events)
+        work = _Work(chunk, task, seam, own)
         self._line.append(work)
         if seam is not None:
             seam.advance()
@@ -354,6 +364,7 @@ def stream_transcript(
     *,
     engine: str | Engine = DEFAULT_SPEC,
     language: str | None = None,
+    per_chunk_language: bool = False,
     task: str = "transcribe",
     beam_size: int = 1,
     prompt: str | None = None,
@@ -372,6 +383,9 @@ def stream_transcript(
         A specification for `open_engine`, or an engine that stays open afterwards.
     language : str or None
         ISO 639-1 code; None lets the engine detect it.
+    per_chunk_language : bool
+        Let each chunk be in a language of its own, for recordings that change between languages; a chunk whose
+        language is uncertain is taken to be in the recording's.
     task : str
         "transcribe", or "translate" into English.
     beam_size : int
@@ -400,6 +414,8 @@ def stream_transcript(
     opened = open_engine(engine) if isinstance(engine, str) else engine
     owns_engine = isinstance(engine, str)
     try:
+        if per_chunk_language:
+            _check_languages(opened, language)
         before, notices = compose_prompt(prompt, glossary, opened)
         options = DecodingOptions(language=language, task=task, beam_size=beam_size, prompt=before)
         opened.check(options)
@@ -418,7 +434,19 @@ def stream_transcript(
         owns_engine=owns_engine,
         on_progress=on_progress,
         warnings=notices,
+        per_chunk_language=per_chunk_language,
     )
+
+
+def _check_languages(engine: Engine, language: str | None) -> None:
+    if language is not None:
+        raise UnsupportedOptionError(
+            f"language {language!r} and a language for each chunk exclude each other: name a language or leave it out"
+        )
+    if not engine.capabilities.detects_language:
+        raise UnsupportedOptionError(
+            f"{engine.spec} cannot detect the language of a chunk; use a multilingual model such as embedded:small"
+        )
 
 
 def transcribe(
@@ -426,6 +454,7 @@ def transcribe(
     *,
     engine: str | Engine = DEFAULT_SPEC,
     language: str | None = None,
+    per_chunk_language: bool = False,
     task: str = "transcribe",
     beam_size: int = 1,
     prompt: str | None = None,
@@ -439,6 +468,7 @@ def transcribe(
         source,
         engine=engine,
         language=language,
+        per_chunk_language=per_chunk_language,
         task=task,
         beam_size=beam_size,
         prompt=prompt,

@@ -12,7 +12,8 @@ from typing import Any
 from audio.chunk import Chunk
 from audio.positions import samples_from_seconds
 from engine_bridge.coverage import covered_seconds, uncovered_speech
-from engine_bridge.engines.protocol import ClipResult, DecodingOptions, Engine
+from engine_bridge.engines.protocol import ClipResult, DecodingOptions, Engine, LanguageProbabilities
+from engine_bridge.language import spoken_language
 from engine_bridge.levels import level_speech
 from engine_bridge.stitch import Seconds, place, segments_of, speech_seconds
 from engine_bridge.text_checks import why_suspect
@@ -63,7 +64,11 @@ class _Attempt:
 
 
 def recognise(
-    chunk: Chunk, engine: Engine, options: DecodingOptions, language: "Future[str | None] | None" = None
+    chunk: Chunk,
+    engine: Engine,
+    options: DecodingOptions,
+    language: "Future[str | None] | None" = None,
+    own_language: "Future[LanguageProbabilities] | None" = None,
 ) -> Waiting:
     """Recognise one chunk.
 
@@ -80,14 +85,16 @@ def recognise(
         For the first attempt.
     language : Future or None
         The language to use instead of the options' own, when it will only be known later.
+    own_language : Future or None
+        What the chunk itself is in; where that is certain it comes before `language`.
 
     """
     speech = speech_seconds(chunk)
     if not speech or not len(chunk.samples):
         return Outcome()
     if language is not None:
-        (spoken,) = yield [language]
-        options = replace(options, language=spoken)
+        spoken, *heard = yield [language] if own_language is None else [language, own_language]
+        options = replace(options, language=spoken_language(heard[0], spoken) if heard else spoken)
     attempts = 0
     best = _Attempt((), None)
     for rung in _ladder(engine, options):

@@ -92,6 +92,9 @@ class Transcript:
         Seconds of audio decoded.
     language : str or None
         ISO 639-1 code of the recording's main language.
+    language_probability : float or None
+        The language's share of the vote by which it was detected, in [0, 1]; None where it was named or is the only
+        one.
     source : str
         The recording's name.
     engine : str
@@ -117,6 +120,7 @@ class Transcript:
     claimed_duration: float | None = None
     warnings: tuple[str, ...] = ()
     timings: dict[str, Any] = field(default_factory=dict)
+    language_probability: float | None = None
 
     @property
     def text(self) -> str:

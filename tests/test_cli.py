@@ -64,6 +64,12 @@ def junk(tmp_path):
     return path
 
 
+def test_a_language_for_each_chunk_is_refused_by_an_english_engine_as_wrong_usage(opened, talk):
+    result = run("transcribe", talk, "--per-chunk-language")
+    assert result.exit_code == 2
+    assert "cannot detect the language of a chunk" in result.stderr
+
+
 class TestGlossary:
     @pytest.fixture
     def prompts(self, opened):

@@ -41,6 +41,7 @@ def write(transcript: Transcript, file: TextIO) -> None:
         "engine": transcript.engine,
         "backend": transcript.backend,
         "language": transcript.language,
+        "language_probability": _rounded(transcript.language_probability, 4),
         "duration": _rounded(transcript.duration),
         "claimed_duration": _rounded(transcript.claimed_duration),
         "text": transcript.text,
@@ -156,6 +157,8 @@ def _transcript(document: dict[str, Any]) -> Transcript:
         claimed_duration=_optional_number(document["claimed_duration"]),
         warnings=tuple(_string(item) for item in document["warnings"]),
         timings=dict(document["timings"].items()),
+        # Files written before it was added lack it.
+        language_probability=_optional_number(document.get("language_probability")),
     )
 
 

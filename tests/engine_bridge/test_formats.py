@@ -259,6 +259,7 @@ def transcripts(draw):
         gaps=gaps,
         source=draw(st.text(max_size=9)),
         language=draw(st.sampled_from([None, "en", "zh"])),
+        language_probability=draw(st.none() | st.floats(0, 1)),
         claimed_duration=draw(st.none() | st.floats(0, 1e6)),
         warnings=tuple(draw(st.lists(st.text(max_size=9), max_size=2))),
         timings=draw(st.dictionaries(st.text(max_size=5), st.floats(0, 1e4), max_size=3)),
@@ -341,6 +342,13 @@ def test_keys_added_by_a_later_program_are_ignored():
     document = json.loads(render(transcript_of(Segment(0, 1, "Hi.")), "json"))
     document["speakers"] = []
     assert read_json(json.dumps(document)).segments[0].text == "Hi."
+
+
+def test_a_file_from_before_languages_had_a_probability_is_read():
+    document = json.loads(render(transcript_of(Segment(0, 1, "Hi."), language_probability=0.8), "json"))
+    assert read_json(json.dumps(document)).language_probability == 0.8
+    del document["language_probability"]
+    assert read_json(json.dumps(document)).language_probability is None
 
 
 @pytest.mark.parametrize(

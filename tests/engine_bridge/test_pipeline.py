@@ -612,3 +612,60 @@ class TestLanguage:
         engine = engine_of(capabilities=MULTILINGUAL, language_script=lambda samples: EngineError("no detector"))
         with pytest.raises(EngineError, match="no detector"):
             transcribe(Recording().phrases(5).source, engine=engine)
+
+    def test_the_certainty_of_the_vote_is_told(self, engine_of):
+        engine = engine_of(capabilities=MULTILINGUAL, language_script=self.by_first_word({}))
+        assert transcribe(Recording().phrases(1).source, engine=engine).language_probability == pytest.approx(0.9)
+        assert transcribe(Recording().phrases(1).source, engine=engine, language="fr").language_probability is None
+        assert transcribe(Recording().phrases(1).source, engine=engine_of()).language_probability is None
+
+
+class TestLanguageOfEachChunk:
+    """Talk that changes between languages: the first words of a chunk tell its language to the script."""
+
+    recording = Recording().phrases(100)
+
+    def transcribed(self, engine_of, script, **options):
+        engine = engine_of(capabilities=MULTILINGUAL, language_script=script)
+        return transcribe(self.recording.source, engine=engine, per_chunk_language=True, **options), engine
+
+    @staticmethod
+    def is_high(samples):
+        return int(listen(samples)[0][2][1:]) >= 45
+
+    def test_each_segment_is_in_the_language_of_its_chunk(self, engine_of):
+        transcript, engine = self.transcribed(
+            engine_of, lambda samples: (("de" if self.is_high(samples) else "fr", 0.9), ("en", 0.1))
+        )
+        assert len(engine.language_clips) == len(engine.submissions) > VOTES
+        assert {segment.language for segment in transcript.segments} == {"de", "fr"}
+        for submission in engine.submissions:
+            assert submission.options.language == ("de" if self.is_high(submission.samples) else "fr")
+        assert transcript.language in ("de", "fr")
+        assert heard(transcript) == self.recording.names
+
+    def test_a_chunk_that_is_unsure_is_in_the_recordings_language(self, engine_of):
+        transcript, _ = self.transcribed(
+            engine_of,
+            lambda samples: (("zh", 0.4), ("fr", 0.3)) if self.is_high(samples) else (("fr", 0.9), ("zh", 0.1)),
+        )
+        assert transcript.language == "fr"
+        assert {segment.language for segment in transcript.segments} == {"fr"}
+
+    def test_a_detection_that_fails_after_the_vote_fails_the_transcription(self, engine_of):
+        asked = []
+
+        def fails_late(samples):
+            asked.append(samples)
+            return EngineError("no detector") if len(asked) > VOTES else (("fr", 0.9),)
+
+        with pytest.raises(EngineError, match="no detector"):
+            self.transcribed(engine_of, fails_late)
+
+    def test_a_named_language_is_refused_beside_it(self, engine_of):
+        with pytest.raises(UnsupportedOptionError, match="'fr'"):
+            self.transcribed(engine_of, None, language="fr")
+
+    def test_an_engine_that_detects_no_language_is_refused(self, engine_of):
+        with pytest.raises(UnsupportedOptionError, match="cannot detect"):
+            transcribe(self.recording.source, engine=engine_of(), per_chunk_language=True)
