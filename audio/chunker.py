@@ -146,7 +146,7 @@ class Chunker:
         fill = np.array([SILENCE_DB, 0], np.float32)
         self._filter = PagedFilter(_PAGE_FRAMES, self._context, fill, self._judge)
         self._store = Condenser(_PAGE_FRAMES * self._hop, keeps_all=settings.margin is None)
-        self._page = self._store.page()
+        self._page: FloatArray = np.empty(0, np.float32)
         self._filled = 0  # samples of the page
         self._measured = 0
         self._fresh: list[FloatArray] = []  # levels of what is measured
@@ -160,23 +160,31 @@ class Chunker:
     def feed(self, block: NDArray[np.generic]) -> Iterator[Chunk]:
         """Take the next block, shape (n,), and give the chunks that are decided."""
         samples = mono_samples(block)
+        size = _PAGE_FRAMES * self._hop
         while len(samples):
-            part = samples[: len(self._page) - self._filled]
+            if not self._filled and len(samples) >= size:  # whole pages need no copy
+                yield from self._detect(samples[:size], foreign=True)
+                samples = samples[size:]
+                continue
+            if not self._filled:
+                self._page = self._store.page()
+            part = samples[: size - self._filled]
             self._page[self._filled : self._filled + len(part)] = part
             self._filled += len(part)
             samples = samples[len(part) :]
             if self._filled - self._measured >= _TILE_FRAMES * self._hop:
                 self._measure()  # while the samples are in the processor's cache
-            if self._filled == len(self._page):
-                yield from self._detect()
-                self._page = self._store.page()
+            if self._filled == size:
+                yield from self._flush()
 
     def finish(self) -> Iterator[Chunk]:
         """Give the remaining chunks."""
-        yield from self._detect()
+        if self._filled:
+            yield from self._flush()
         levels = self._meter.finish()
         self._levels = np.concatenate([self._levels, levels])
-        yield from self._advance(np.concatenate([self._detector.feed(self._page[:0], levels), self._detector.finish()]))
+        nothing = np.empty(0, np.float32)
+        yield from self._advance(np.concatenate([self._detector.feed(nothing, levels), self._detector.finish()]))
         if len(self._levels):
             raise SplitError(f"the speech detector left {len(self._levels)} frames unanswered: it must answer for all.")
         for judged in self._filter.finish():
@@ -189,13 +197,18 @@ class Chunker:
         self._fresh.append(self._meter.feed(self._page[self._measured : self._filled]))
         self._measured = self._filled
 
-    def _detect(self) -> Iterator[Chunk]:
+    def _flush(self) -> Iterator[Chunk]:
         """Hand the page over, as far as it is filled."""
-        self._measure()
-        levels = np.concatenate(self._fresh)
         page = self._page[: self._filled]
-        self._fresh, self._filled, self._measured = [], 0, 0
-        self._store.add(page)
+        self._measure()
+        self._filled = self._measured = 0
+        yield from self._detect(page)
+
+    def _detect(self, page: FloatArray, *, foreign: bool = False) -> Iterator[Chunk]:
+        """Take over a page, measured unless it is foreign."""
+        self._store.add(page, foreign=foreign)
+        levels = self._meter.feed(page) if foreign else np.concatenate(self._fresh)
+        self._fresh = []
         self._levels = np.concatenate([self._levels, levels])
         yield from self._advance(self._detector.feed(page, levels))
 

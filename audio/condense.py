@@ -25,12 +25,12 @@ class SampleRow:
     def __init__(self, slab: int) -> None:
         self._size = slab
         self._slabs: deque[FloatArray] = deque()
-        self._used = slab  # of the last slab
+        self._used = 0  # of the last slab
         self._taken = 0  # of the first slab
 
     def room(self) -> FloatArray:
         """Return the free end of the row, at least one sample, to be filled and then counted by `extend`."""
-        if self._used == self._size:
+        if not self._slabs or self._used == len(self._slabs[-1]):
             self._slabs.append(np.empty(self._size, np.float32))
             self._used = 0
         return self._slabs[-1][self._used :]
@@ -38,6 +38,16 @@ class SampleRow:
     def extend(self, count: int) -> None:
         """Count samples that were written to the free end."""
         self._used += count
+
+    def adopt(self, samples: FloatArray) -> None:
+        """Make an array the next slab as it is, without a copy."""
+        if self._slabs:
+            self._slabs[-1] = self._slabs[-1][: self._used]
+            if self._taken == self._used and len(self._slabs) == 1:
+                self._slabs.popleft()
+                self._taken = 0
+        self._slabs.append(samples)
+        self._used = len(samples)
 
     def append(self, samples: FloatArray) -> None:
         """Copy samples to the end."""
@@ -56,7 +66,7 @@ class SampleRow:
             parts.append(part)
             count -= len(part)
             self._taken += len(part)
-            if self._taken == self._size:
+            if self._taken == len(self._slabs[0]):
                 self._slabs.popleft()
                 self._taken = 0
         if len(parts) == 1:
@@ -90,12 +100,17 @@ class Condenser:
         """Return the page that the next samples are to be written to."""
         return self._row.room()[: self._page] if self._keeps_all else np.empty(self._page, np.float32)
 
-    def add(self, samples: FloatArray) -> None:
-        """Take over a page from `page`; only the recording's last may be cut short."""
-        if self._keeps_all:
-            self._row.extend(len(samples))
-        else:
+    def add(self, samples: FloatArray, *, foreign: bool = False) -> None:
+        """Take over a page: one from `page`, or as it is a foreign array that nobody will write to.
+
+        Only the recording's last page may be short.
+        """
+        if not self._keeps_all:
             self._raw.append((self.total, samples))
+        elif foreign:
+            self._row.adopt(samples)
+        else:
+            self._row.extend(len(samples))
         self.total += len(samples)
 
     def keep(self, start: int, stop: int) -> None:

@@ -230,8 +230,9 @@ class PagedFilter:
 def window_means(levels: FloatArray) -> FloatArray:
     """Return the mean level over each frame and two frames on either side; the edge frames stand for those beyond."""
     padded = np.concatenate([levels[:1], levels[:1], levels, levels[-1:], levels[-1:]])
-    total = padded[:-4] + padded[1:-3] + padded[2:-2] + padded[3:-1] + padded[4:]
-    return total * np.float32(0.2)
+    total: FloatArray = padded[:-4] + padded[1:-3] + padded[2:-2] + padded[3:-1] + padded[4:]
+    total *= np.float32(0.2)
+    return total
 
 
 def dilate(mask: NDArray[np.bool_], before: int, after: int) -> NDArray[np.bool_]:

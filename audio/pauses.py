@@ -1,7 +1,6 @@
 """What a cut costs at each place of a recording: least in the middle of its longest and quietest pauses."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from audio.energy import (
     CELL_FRAMES,

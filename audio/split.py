@@ -100,7 +100,7 @@ def _clip_lengths(sample_rate: float, longest_seconds: float, overlap_seconds: f
 
 
 def _quietest(samples: NDArray[np.generic], window: int) -> int:
-    """Return the middle of the window with the least energy; never 0 unless there is one sample."""
+    """Return the middle of the window with the least energy."""
     window = min(window, len(samples))
     count = len(samples) // window
     rows = samples[: count * window].reshape(count, window).astype(np.float64)
@@ -125,7 +125,8 @@ def stream_chunks(
     Parameters
     ----------
     blocks : iterable of ndarray, shape (n,), float in [-1, 1]
-        The recording's one channel, in blocks of any length. A block may be overwritten once the next is asked for.
+        The recording's one channel, in blocks of any length. Blocks of less than a minute are copied, and may be
+        overwritten once the next is asked for; the chunks' samples may be views of longer ones.
     sample_rate : int
         Samples per second.
     max_duration : float
@@ -134,9 +135,9 @@ def stream_chunks(
         The least, in seconds, at most half of `max_duration`; a thirtieth of it unless given. Only the last chunk
         before the end, or before a long silence that is left out, may be shorter, if nothing else is possible.
     keep_silence : float, optional
-        Shorten pauses to this many seconds, at most 60, half of it at the end of the speech before and half at the start of the
-        speech after, though never less than 0.1 s each. Where more than four times `max_duration` is left out in one
-        go, that becomes a chunk of its own, without samples. All silence is kept unless this is given.
+        Shorten pauses to this many seconds, at most 60: half of it at the end of the speech before and half at the
+        start of the speech after, though never less than 0.1 s each. Where more than four times `max_duration` is left
+        out in one go, that becomes a chunk of its own, without samples. All silence is kept unless this is given.
     detector : SpeechDetector, optional
         What tells speech from pauses, unused so far; an `EnergyDetector` unless given.
 

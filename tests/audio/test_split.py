@@ -251,6 +251,24 @@ def test_a_block_may_be_overwritten_once_the_next_is_asked_for():
     assert same(list(stream_chunks(reused(), LOW_RATE)), chunks_of(samples, LOW_RATE))
 
 
+def test_a_recording_in_one_array_is_not_copied():
+    samples, _ = conversation([(8, 0.5)] * 30, LOW_RATE)
+    chunks = list(stream_chunks([samples], LOW_RATE))
+    assert same(chunks, chunks_of(samples, LOW_RATE))
+    assert sum(np.shares_memory(chunk.samples, samples) for chunk in chunks) >= 4
+
+
+@pytest.mark.parametrize("keep_silence", [None, 0.5])
+def test_short_and_long_blocks_mix(keep_silence):
+    samples, _ = conversation([(8, 0.5), (3, 4)] * 40, LOW_RATE)
+    edges = [0, 10, 70_000, 70_001, 200_000, 250_000, 380_000, len(samples)]
+    mixed = [samples[start:stop] for start, stop in itertools.pairwise(edges)]
+    whole = list(stream_chunks([samples], LOW_RATE, keep_silence=keep_silence))
+    assert same(list(stream_chunks(mixed, LOW_RATE, keep_silence=keep_silence)), whole)
+    aligned = [samples[:60_000], samples[60_000:60_500], samples[60_500:120_000], samples[120_000:]]
+    assert same(list(stream_chunks(aligned, LOW_RATE, keep_silence=keep_silence)), whole)
+
+
 def test_double_precision_is_taken_and_given_as_single():
     samples, _ = conversation([(2, 0.5)], LOW_RATE)
     (chunk,) = stream_chunks([samples.astype(np.float64)], LOW_RATE)
