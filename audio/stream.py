@@ -155,6 +155,7 @@ def open_stream(
     from_seconds: float = 0.0,
     to_seconds: float | None = None,
     timeline: Timeline = "file",
+    workers: int = 1,
 ) -> MonoStream:
     """Open a source as a stream of one channel.
 
@@ -191,6 +192,8 @@ def open_stream(
         Where time 0 is. "file": at the first sample; the rest follows without holes. "container": at the zero of the
         container's clock, so that times fit a film's pictures; what the clock leaves without audio, at the beginning
         or between, is silence.
+    workers : int
+        How many threads decode a recording of over a minute, in several places at once, as for `open_decoder`.
 
     Returns
     -------
@@ -206,7 +209,7 @@ def open_stream(
     SelectionError
         If the source has no such track, or ends before the range begins; the latter may show only while reading.
     ValueError
-        If the range holds no time or the timeline is not known.
+        If the range holds no time, the timeline is not known, or `workers` is below 1.
     AudioError
         What `open_decoder` raises where the source cannot be decoded, and `BackendUnavailableError` where a named
         backend or resampler cannot be used on this machine.
@@ -217,7 +220,7 @@ def open_stream(
     check_implementation(resampler)
     choice = check_choice(reduction)
     selection = Selection(track, from_seconds, to_seconds, timeline, resampled_to=sample_rate)
-    decoder = open_decoder(source, backend, limits=limits, selection=selection)
+    decoder = open_decoder(source, backend, limits=limits, selection=selection, workers=workers)
     try:
         return MonoStream(decoder, sample_rate, choice, resampler, selection)
     except BaseException:
