@@ -33,7 +33,9 @@ def scaled(samples: NDArray[Any]) -> NDArray[np.float32]:
     if kind == "u":
         return ((samples.astype(np.float64) - half) / half).astype(np.float32)
     # Multiplying by a power of two is exact, in either order.
-    return samples.astype(np.float32) * np.float32(1 / half)
+    converted = samples.astype(np.float32)
+    converted *= np.float32(1 / half)
+    return converted
 
 
 class ArrayDecoder(DecoderBase):
