@@ -16,11 +16,12 @@ from engine_bridge.transcript import Gap, Segment, Transcript, Word
 if TYPE_CHECKING:
     from engine_bridge.engines.open import open_engine
     from engine_bridge.formats import read_json, render
-    from engine_bridge.pipeline import Progress, Transcription, stream_transcript, transcribe
+    from engine_bridge.pipeline import stream_transcript, transcribe
+    from engine_bridge.transcription import Progress, Transcription
 
 _LAZY = {
-    "Progress": "engine_bridge.pipeline",
-    "Transcription": "engine_bridge.pipeline",
+    "Progress": "engine_bridge.transcription",
+    "Transcription": "engine_bridge.transcription",
     "open_engine": "engine_bridge.engines.open",
     "read_json": "engine_bridge.formats",
     "render": "engine_bridge.formats",

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from engine_bridge.pipeline import Progress
+    from engine_bridge.transcription import Progress
 
 
 def clock(seconds: float) -> str:

@@ -302,13 +302,14 @@ def rounded(transcript):
         )
         for segment in transcript.segments
     )
-    claimed = transcript.claimed_duration
+    claimed, certainty = transcript.claimed_duration, transcript.language_probability
     return dataclasses.replace(
         transcript,
         segments=segments,
         gaps=tuple(Gap(round(gap.start, 3), round(gap.end, 3), gap.reason) for gap in transcript.gaps),
         duration=round(transcript.duration, 3),
         claimed_duration=None if claimed is None else round(claimed, 3),
+        language_probability=None if certainty is None else round(certainty, 4),
         timings={name: round(seconds, 3) for name, seconds in transcript.timings.items()},
     )
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import engine_bridge.pipeline as pipeline
+import engine_bridge.transcription as transcription
 from audio.chunk import Chunk
 from engine_bridge import transcribe
 from engine_bridge.errors import EngineError
@@ -210,7 +210,7 @@ class TestRecordings:
 
         inside = [start < cut < end for cut in self.pieces[1:-1] for start, end, _ in talk.words]
         assert sum(inside) == 2
-        monkeypatch.setattr(pipeline, "stream_chunks", chunks)
+        monkeypatch.setattr(transcription, "stream_chunks", chunks)
 
     @pytest.fixture
     def text_of(self, talk):

@@ -1,0 +1,354 @@
+"""The stream from a source to its transcript.
+
+A producer thread decodes, resamples and splits, ahead of the engine by a bounded number of chunks. The consumer's own
+thread carries the recognitions: it wakes when a chunk has come or an engine's answer is ready, and yields segments in
+the recording's order. Memory depends on the bound, not on the recording's length.
+"""
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audio.chunk import Chunk
+from audio.errors import AudioError
+from audio.info import AudioInfo
+from audio.split import stream_chunks
+from audio.stream import MonoStream
+from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
+from engine_bridge.language import VOTES, LanguageVote
+from engine_bridge.recognition import Outcome, recognise
+from engine_bridge.seams import join_at_cut, seam_chunk
+from engine_bridge.stitch import in_order
+from engine_bridge.tasks import Task
+from engine_bridge.transcript import Gap, Segment, Transcript
+
+KEPT_SILENCE_SECONDS = 1.0
+"""Pauses longer than about this are shortened before the engine sees them: silence costs as much as speech there."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a transcription has come.
+
+    Attributes
+    ----------
+    audio_seconds : float
+        Seconds of the recording that are done.
+    total_seconds : float or None
+        What the file claims as its length; an estimate.
+    elapsed_seconds : float
+        Wall-clock seconds since the start.
+
+    """
+
+    audio_seconds: float
+    total_seconds: float | None
+    elapsed_seconds: float
+
+    @property
+    def speed(self) -> float:
+        """Seconds of audio done in one second."""
+        return self.audio_seconds / self.elapsed_seconds if self.elapsed_seconds else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Wall-clock seconds left, by the speed so far and the claimed length."""
+        if self.total_seconds is None or not self.speed:
+            return None
+        return max(0.0, self.total_seconds - self.audio_seconds) / self.speed
+
+
+@dataclass(frozen=True)
+class _End:
+    """The producer is done: the recording has ended, or failed."""
+
+    failure: BaseException | None
+
+
+@dataclass
+class _Work:
+    """A chunk under way, and what is heard across the cut before it where that lies in speech."""
+
+    chunk: Chunk
+    task: Task
+    seam: Task | None
+    own_language: "Future[LanguageProbabilities] | None" = None
+    joined: Outcome | None = None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What came of the chunk so far."""
+        return self.joined or self.task.outcome
+
+    def cancel(self) -> None:
+        """Give up."""
+        for task in (self.task, self.seam):
+            if task is not None:
+                task.cancel()
+
+
+class Transcription:
+    """A transcription under way: iterate for segments, then ask for the `result`.
+
+    Made by `stream_transcript`. Iterating yields each `Segment` as soon as everything before it is known. Leaving the
+    iteration early and closing gives everything back: threads, requests, files.
+
+    Attributes
+    ----------
+    info : AudioInfo
+        What is known of the recording before decoding.
+
+    """
+
+    def __init__(
+        self,
+        source: str,
+        stream: MonoStream,
+        engine: Engine,
+        options: DecodingOptions,
+        *,
+        owns_engine: bool,
+        on_progress: Callable[[Progress], None] | None,
+        warnings: Sequence[str] = (),
+        per_chunk_language: bool = False,
+    ) -> None:
+        self._source = source
+        self._stream = stream
+        self._engine = engine
+        self._options = options
+        self._owns_engine = owns_engine
+        self._on_progress = on_progress
+        self._warnings = tuple(warnings)
+        self._started = time.perf_counter()
+        self._seconds: dict[str, float] = dict.fromkeys(("decode and split", "wait for the engine"), 0.0)
+        self._segments: list[Segment] = []
+        self._gaps: list[Gap] = []
+        self._done_until = 0.0
+        self._speech_seconds = 0.0
+        self._vote = None
+        if options.language is None and engine.capabilities.detects_language:
+            self._vote = LanguageVote(engine, every_chunk=per_chunk_language)
+        self._per_chunk_language = per_chunk_language
+        self._events: queue.SimpleQueue[Chunk | _End | Task] = queue.SimpleQueue()
+        self._room = threading.Semaphore(max(engine.preferred_in_flight, 2 * VOTES))
+        self._closing = threading.Event()
+        self._producer = threading.Thread(target=self._produce, name="auricle-decode", daemon=True)
+        self._line: deque[_Work] = deque()
+        self._failure: Exception | None = None
+        self._complete = False
+        self._damage: AudioError | None = None
+        self._iterator = self._run()
+
+    @property
+    def info(self) -> AudioInfo:
+        """What is known of the recording before decoding."""
+        return self._stream.info
+
+    @property
+    def progress(self) -> Progress:
+        """How far the transcription has come."""
+        return Progress(self._done_until, self.info.claimed_duration, time.perf_counter() - self._started)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return self._iterator
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop: cancel what waits, join the threads, close the recording and an engine opened for it."""
+        self._iterator.close()
+        self._stop()
+        if self._producer.ident is not None:
+            self._producer.join()
+        self._stream.close()
+        if self._owns_engine:
+            self._engine.close()
+
+    def result(self) -> Transcript:
+        """Return the transcript, after recognising whatever is left of the recording.
+
+        Raises
+        ------
+        AudioError
+            If the recording cannot be decoded to its end; the text of what was decoded has been yielded before.
+        EngineBridgeError
+            If the engine fails.
+        RuntimeError
+            If the transcription was stopped before its end: what there is of it would pass for the whole.
+
+        """
+        for _ in self._iterator:
+            pass
+        if self._failure is not None:
+            raise self._failure
+        if not self._complete:
+            raise RuntimeError(f"{self._source}: the transcription was stopped before its end; keep the segments read")
+        language = self._options.language
+        if self._vote is not None and self._vote.decided.done():
+            language = self._vote.decided.result()
+        elif language is None and len(self._engine.capabilities.languages) == 1:
+            language = self._engine.capabilities.languages[0]
+        return Transcript(
+            segments=tuple(self._segments),
+            gaps=tuple(self._gaps),
+            duration=self._stream.duration,
+            language=language,
+            language_probability=self._vote.probability if self._vote is not None else None,
+            source=self._source,
+            engine=self._engine.spec,
+            backend=self.info.backend,
+            claimed_duration=self.info.claimed_duration,
+            warnings=(*self._stream.warnings, *self._warnings),
+            timings={**self._seconds, **self._engine.timings(), "total": time.perf_counter() - self._started},
+        )
+
+    def _produce(self) -> None:
+        failure: BaseException | None = None
+        try:
+            capabilities = self._engine.capabilities
+            chunks = stream_chunks(
+                self._decoded(),
+                capabilities.sample_rate,
+                max_duration=capabilities.max_clip_seconds,
+                keep_silence=KEPT_SILENCE_SECONDS,
+            )
+            while True:
+                start = time.perf_counter()
+                chunk = next(chunks, None)
+                self._seconds["decode and split"] += time.perf_counter() - start
+                if chunk is None:
+                    break
+                self._room.acquire()
+                if self._closing.is_set():
+                    break
+                self._events.put(chunk)
+        except BaseException as error:  # noqa: BLE001 - raised again in the consumer's thread
+            failure = error
+        self._events.put(_End(failure or self._damage))
+
+    def _decoded(self) -> Iterator[NDArray[np.float32]]:
+        """Yield the recording's blocks; where decoding breaks off, what came before is still cut and recognised."""
+        try:
+            yield from self._stream
+        except AudioError as error:
+            self._damage = error
+
+    def _run(self) -> Generator[Segment, None, None]:
+        try:
+            yield from self._recognised()
+            self._complete = True
+        except Exception as error:
+            self._failure = error
+            raise
+        finally:
+            self._stop()
+
+    def _recognised(self) -> Iterator[Segment]:
+        """Carry the recognitions until the recording has ended, and raise what ended it early."""
+        self._producer.start()
+        end: _End | None = None
+        while end is None or self._line:
+            start = time.perf_counter()
+            event = self._events.get()
+            self._seconds["wait for the engine"] += time.perf_counter() - start
+            if isinstance(event, _End):
+                end = event
+                if self._vote is not None:
+                    self._vote.close()
+            elif isinstance(event, Chunk):
+                self._begin(event)
+            else:
+                event.advance()
+            yield from self._finished(ended=end is not None)
+        if end.failure is not None:
+            raise end.failure
+
+    def _stop(self) -> None:
+        """Cancel what waits and let the producer end."""
+        self._closing.set()
+        self._room.release()
+        for work in self._line:
+            work.cancel()
+        self._line.clear()
+        if self._vote is not None:
+            self._vote.cancel()
+
+    def _begin(self, chunk: Chunk) -> None:
+        language = own = None
+        if self._vote is not None:
+            ballot = self._vote.offer(chunk)
+            language, own = self._vote.decided, ballot if self._per_chunk_language else None
+        before = self._line[-1] if self._line else None
+        seam = None
+        if before is not None and before.chunk.forced and self._hears_seams:
+            across = seam_chunk(before.chunk, chunk)
+            seam = Task(recognise(across, self._engine, self._options, language, before.own_language), self._events)
+        task = Task(recognise(chunk, self._engine, self._options, language, own), self._events)
+        work = _Work(chunk, task, seam, own)
+        self._line.append(work)
+        if seam is not None:
+            seam.advance()
+        work.task.advance()
+
+    @property
+    def _hears_seams(self) -> bool:
+        """Whether what is heard across a forced cut can be merged: it takes words with times."""
+        return self._engine.capabilities.word_times and self._options.timestamps == "align"
+
+    def _finished(self, *, ended: bool) -> Iterator[Segment]:
+        """Yield the text of the chunks at the head of the line that are done."""
+        while self._line:
+            work = self._line[0]
+            if work.task.failure is not None:
+                raise work.task.failure
+            if work.outcome is None or not self._is_joined(work, ended=ended):
+                return
+            self._line.popleft()
+            self._room.release()
+            self._gaps += work.outcome.gaps
+            reached = self._segments[-1].end if self._segments else 0.0
+            self._done_until = work.chunk.stop_seconds
+            for segment in in_order(work.outcome.segments, reached, work.chunk.stop_seconds):
+                self._segments.append(segment)
+                yield segment
+            if self._on_progress is not None:
+                self._on_progress(self.progress)
+
+    def _is_joined(self, work: _Work, *, ended: bool) -> bool:
+        """Merge the chunk at the head of the line with the next one, if the cut between them asks for it.
+
+        False while that has to wait.
+        """
+        if not work.chunk.forced or not self._hears_seams:
+            return True
+        if len(self._line) == 1:
+            return ended
+        after = self._line[1]
+        if after.seam is None:
+            return True
+        if after.seam.failure is not None:
+            raise after.seam.failure
+        if after.task.failure is not None:
+            return True  # raised in its turn
+        if work.outcome is None or after.seam.outcome is None or after.task.outcome is None:
+            return False
+        work.joined, after.joined = join_at_cut(
+            work.outcome, after.seam.outcome, after.task.outcome, work.chunk.stop_seconds
+        )
+        after.seam = None
+        return True
