@@ -64,8 +64,7 @@ class Glossary(click.ParamType[tuple[str, ...]]):
                 text = Path(text[1:]).read_text(encoding="utf-8-sig")
             except (OSError, UnicodeDecodeError) as error:
                 self.fail(f"{text[1:]}: the file cannot be read as UTF-8 text: {error}", param, ctx)
-        terms = (term.strip() for line in text.splitlines() for term in line.split(","))
-        return tuple(dict.fromkeys(term for term in terms if term))
+        return tuple(dict.fromkeys(text.replace(",", "\n").splitlines()))
 
 
 backend_option = click.option(
@@ -239,6 +238,7 @@ class _Run:
         """Transcribe one input and return whether it succeeded; a failure is told in one line."""
         from audio.errors import AudioError
         from engine_bridge.errors import EngineBridgeError, UnsupportedOptionError
+        from engine_bridge.terminal import losses
 
         if self.titles and self.prints:
             click.echo(f"# {source}")
@@ -250,7 +250,10 @@ class _Run:
         except (AudioError, EngineBridgeError) as error:
             complain(_naming(source, error))
             return False
-        _tell_losses(source, transcript)
+        for warning in transcript.warnings:
+            complain(_naming(source, warning))
+        for sentence in losses(transcript):
+            complain(f"{source}: {sentence}")
         if self.timings:
             stages = ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in transcript.timings.items())
             complain(f"{source}: {transcript.duration:.1f} s of audio: {stages}")
@@ -315,57 +318,26 @@ def _print_line(line: str, bar: "ProgressBar | None") -> None:
         sys.stdout.flush()
 
 
-def _tell_losses(source: str, transcript: "Transcript") -> None:
-    from engine_bridge.terminal import clock
-
-    for warning in transcript.warnings:
-        complain(_naming(source, warning))
-    if transcript.gaps:
-        seconds = sum(gap.end - gap.start for gap in transcript.gaps)
-        places = ", ".join(f"{clock(gap.start)} to {clock(gap.end)}" for gap in transcript.gaps[:5])
-        more = f" and {len(transcript.gaps) - 5} more places" if len(transcript.gaps) > 5 else ""
-        complain(f"{source}: {seconds:.1f} s that may be speech have no text: {places}{more}")
-    suspects = [segment for segment in transcript.segments if segment.suspect]
-    if suspects:
-        places = ", ".join(f"{clock(segment.start)} ({segment.suspect})" for segment in suspects[:5])
-        complain(f"{source}: {len(suspects)} segments may be invented and are left out of the text: {places}")
-
-
 @main.command()
 @click.argument("source", metavar="INPUT")
 @backend_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def probe(source: str, audio_backend: str, as_json: bool) -> None:
     """Say what is in a file."""
+    import json
+    from dataclasses import asdict
+
     from audio import AudioError
     from audio.info import probe as look
-    from engine_bridge.terminal import clock
+    from engine_bridge.terminal import description
 
     try:
         info = look(_opened(source), audio_backend)
     except AudioError as error:
         complain(_naming(source, error))
         sys.exit(1)
-    if as_json:
-        import json
-        from dataclasses import asdict
-
-        click.echo(json.dumps(asdict(info), ensure_ascii=False))
-        return
-    claimed = "unknown" if info.claimed_duration is None else clock(info.claimed_duration)
-    click.echo(f"container  {info.container}")
-    click.echo(f"codec      {info.codec}")
-    click.echo(f"rate       {info.sample_rate} Hz")
-    click.echo(f"channels   {info.channels}" + (f" ({info.channel_layout})" if info.channel_layout else ""))
-    click.echo(f"duration   {claimed} (claimed)")
-    click.echo(f"starts at  {info.start_time:.3f} s")
-    click.echo(f"backend    {info.backend}")
-    for stream in info.streams:
-        notes = [part for part in (stream.language, stream.title, "default" if stream.default else None) if part]
-        click.echo(
-            f"stream {stream.index}   {stream.codec}, {stream.sample_rate} Hz, {stream.channels} channels"
-            + (f" ({', '.join(notes)})" if notes else "")
-        )
+    for line in [json.dumps(asdict(info), ensure_ascii=False)] if as_json else description(info):
+        click.echo(line)
 
 
 @main.command()

@@ -1,11 +1,18 @@
-"""What a person at a terminal sees: times, and how far a transcription has come."""
+"""What a person at a terminal sees: times, what is in a file, what was lost, and how far a transcription has come."""
 
 import sys
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from audio.info import AudioInfo
+    from engine_bridge.transcript import Transcript
     from engine_bridge.transcription import Progress
+
+MOST_PLACES = 5
+"""Places that are named in one line; of more their number is told."""
 
 
 def clock(seconds: float) -> str:
@@ -14,6 +21,41 @@ def clock(seconds: float) -> str:
     minutes, hundredths = divmod(hundredths, 6000)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{hundredths // 100:02d}.{hundredths % 100:02d}"
+
+
+def losses(transcript: "Transcript") -> "Iterator[str]":
+    """Yield a sentence for speech without text and one for text that may be invented, with their places."""
+    if transcript.gaps:
+        seconds = sum(gap.end - gap.start for gap in transcript.gaps)
+        places = [f"{clock(gap.start)} to {clock(gap.end)}" for gap in transcript.gaps]
+        yield f"{seconds:.1f} s that may be speech have no text: {_first_of(places)}"
+    suspects = [segment for segment in transcript.segments if segment.suspect]
+    if suspects:
+        places = [f"{clock(segment.start)} ({segment.suspect})" for segment in suspects]
+        yield f"{len(suspects)} segments may be invented and are left out of the text: {_first_of(places)}"
+
+
+def _first_of(places: list[str]) -> str:
+    more = len(places) - MOST_PLACES
+    return ", ".join(places[:MOST_PLACES]) + (f" and {more} more places" if more > 0 else "")
+
+
+def description(info: "AudioInfo") -> "Iterator[str]":
+    """Yield lines that tell what is in a file."""
+    claimed = "unknown" if info.claimed_duration is None else clock(info.claimed_duration)
+    yield f"container  {info.container}"
+    yield f"codec      {info.codec}"
+    yield f"rate       {info.sample_rate} Hz"
+    yield f"channels   {info.channels}" + (f" ({info.channel_layout})" if info.channel_layout else "")
+    yield f"duration   {claimed} (claimed)"
+    yield f"starts at  {info.start_time:.3f} s"
+    yield f"backend    {info.backend}"
+    for stream in info.streams:
+        notes = [part for part in (stream.language, stream.title, "default" if stream.default else None) if part]
+        yield (
+            f"stream {stream.index}   {stream.codec}, {stream.sample_rate} Hz, {stream.channels} channels"
+            + (f" ({', '.join(notes)})" if notes else "")
+        )
 
 
 class ProgressBar:
