@@ -1,4 +1,4 @@
-"""How a recording's channels become one, block by block: the mix, one of them, or the way out where a mix is silence."""
+"""How channels become one, block by block: their mix, one of them, or the way out where a mix is silence."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +35,9 @@ a call to each sample."""
 
 _OGG_TAIL = 1 << 16
 """An Ogg page is at most 65 307 bytes, so the last page of a file begins within its last 64 KiB."""
+
+_OGG_END_SECONDS = 30.0
+"""libsndfile misplaces what it finds in the last page of a Vorbis stream, which holds a few seconds."""
 
 _COMPRESSED = {"flac", "ogg", "mpeg", "mp3"}
 """Formats, as libsndfile names them, that have audio to their last byte but for small tags."""
@@ -94,15 +98,25 @@ class SoundFileDecoder(DecoderBase):
 
     def _enter(self, selection: Selection) -> None:
         """Go to the pre-roll of the wanted range; libsndfile then gives the very samples of that place."""
-        rate = self._info.sample_rate
+        rate, claimed = self._info.sample_rate, self._info.claimed_duration
         start, _ = selection.frames(rate)
+        if self._info.codec == "opus":
+            # Only after a seek does libsndfile leave out what Opus puts before the beginning (RFC 7845, 4.2).
+            with suppress(UnreadableAudioError), translated(self._source, "soundfile"):
+                self._file.seek(0)
         if not 0 < rate <= start:
             return
-        claimed = self._info.claimed_duration
         if claimed is not None and start >= claimed * rate:
             raise outside(self._source.name, selection, claimed)
         with translated(self._source, "soundfile"):
-            self._info = replace(self._info, offset=int(self._file.seek(start - rate)))
+            self._info = replace(self._info, offset=int(self._file.seek(self._before(start))))
+
+    def _before(self, start: int) -> int:
+        """Return where to enter the file for a range: a second before it, for codecs that look back."""
+        rate, claimed = self._info.sample_rate, self._info.claimed_duration
+        if self._info.container == "ogg" and claimed is not None:
+            start = min(start, round((claimed - _OGG_END_SECONDS) * rate))
+        return max(start - rate, 0)
 
     def _describe(self) -> AudioInfo:
         file = self._file
