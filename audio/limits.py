@@ -165,6 +165,10 @@ class Deadline:
             if self._end is not None:
                 self._end += time.monotonic() - began
 
+    def is_over(self) -> bool:
+        """Return whether the time is over."""
+        return self._end is not None and time.monotonic() > self._end
+
     def check(self) -> None:
         """Refuse to go on when the time is over.
 
@@ -174,7 +178,7 @@ class Deadline:
             It is.
 
         """
-        if self._end is not None and time.monotonic() > self._end:
+        if self.is_over():
             reason = "opening it takes longer"
             raise _exceeded(self._source, reason, "max_open_seconds", f"{self._allowed:g} s")
 

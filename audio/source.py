@@ -153,7 +153,7 @@ class Source:
         start: int = 0,
         size: int | None = None,
         array: ArrayAudio | None = None,
-        watch: Callable[[], None] | None = None,
+        stop: Callable[[], bool] | None = None,
     ) -> None:
         self.name = name
         self.path = path
@@ -163,7 +163,7 @@ class Source:
         self._file = file
         self._start = start
         self._lock = threading.Lock()
-        self._watch = watch
+        self._stop = stop
         self._origin: Source | None = None
 
     def __repr__(self) -> str:
@@ -226,10 +226,11 @@ class Source:
             ) from None
         return _from_bytes(data)
 
-    def watched(self, watch: Callable[[], None]) -> Source:
-        """Return the same source with a function that is called before each of its reads, and may raise to stop them.
+    def stopped_by(self, stop: Callable[[], bool]) -> Source:
+        """Return the same source with a function that is asked before each of its reads whether to end it there.
 
-        A library that is given the path, or all of the bytes, reads without being watched.
+        Its readers then come to an end: libraries cope with that, and not all with an error. A library that opens the
+        path by itself does not ask.
         """
         view = Source(
             self.name,
@@ -239,7 +240,7 @@ class Source:
             start=self._start,
             size=self.size,
             array=self.array,
-            watch=watch,
+            stop=stop,
         )
         # The lock guards the position of a file that both share, and a temporary copy lives as long as its source.
         view._lock, view._origin = self._lock, self
@@ -265,7 +266,7 @@ class Source:
             raise TypeError(f"{self.name} is an array; it has no bytes to read")
         length = max(min(self.size, stop if stop is not None else self.size) - start, 0)
         if self._data is not None:
-            if self._watch is None:
+            if self._stop is None:
                 return io.BytesIO(self._data[start : start + length])
             raw = self._reader(self._slice, start, length)
         elif self.path is not None:
@@ -284,12 +285,10 @@ class Source:
         length: int,
         release: Callable[[], None] | None = None,
     ) -> Reader:
-        watch = self._watch
+        stop = self._stop
 
         def read(offset: int, size: int) -> bytes:
-            if watch is not None:
-                watch()
-            return read_at(start + offset, size)
+            return b"" if stop is not None and stop() else read_at(start + offset, size)
 
         return Reader(read, length, release)
 

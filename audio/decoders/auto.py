@@ -115,7 +115,7 @@ def open_decoder(
     if opened.array is not None:
         return CheckedDecoder(_ranged(ArrayDecoder(opened.array), selection, opened), lambda: None, opened.name, limits)
     deadline = Deadline(opened.name, limits)
-    opened = opened.watched(deadline.check)
+    opened = opened.stopped_by(deadline.is_over)
     refuse_scripts(opened)
     order = AUTO_ORDER if workers == 1 else SEEKING_ORDER
     names = order if backend == "auto" else (backend,)
@@ -197,7 +197,7 @@ class _Candidates:
         except DecodeError as error:
             self._errors.append(error)
         try:
-            # A library may make an error of its own of the one that stopped its read, or a skipped packet.
+            # The library found a source that ended early, which it may have refused or taken for all there is.
             self._deadline.check()
         except LimitExceededError:
             if begun is not None:

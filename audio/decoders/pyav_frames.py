@@ -27,6 +27,9 @@ _MOST_NOTES = 8
 _BATCH_SECONDS = 0.5
 """Frames, of a few milliseconds each, are joined to about this length before they become arrays: it costs a third."""
 
+_LEAST_FRAMES = 1 << 12
+"""At least so many frames are joined, whatever rate they state: at 1 Hz each would be handled on its own."""
+
 Form = tuple[int, int, str, str, Fraction | None]
 """Sample rate, channels, layout, sample format and time base."""
 
@@ -62,7 +65,7 @@ class FrameConverter:
         self._layout = first.layout
         self._form = form_of(first)
         self._native = self._form[:2]
-        self._batch = max(round(_BATCH_SECONDS * self._rate), 1)
+        self._batch = max(round(_BATCH_SECONDS * self._rate), _LEAST_FRAMES)
         self._new_queue = av.AudioFifo
         self._queue = av.AudioFifo()
         self._queued = 0
@@ -94,7 +97,7 @@ class FrameConverter:
         frame.pts = None
         self._queue.write(frame)
         self._queued += frame.samples
-        if self._queued >= min(self._batch, form[0]):
+        if self._queued >= min(self._batch, max(form[0], _LEAST_FRAMES)):
             yield from self._drain()
 
     def flush(self) -> Iterator[Block]:
@@ -106,13 +109,15 @@ class FrameConverter:
         self._queue = self._new_queue()
 
     def _drain(self) -> Iterator[Block]:
-        """Yield what is queued, a second at a time.
+        """Yield what is queued, at most about a second at a time where it has to be converted.
 
         A frame may state any rate: a thousand samples at 1 Hz, brought to the rate of the first frame, are a thousand
         seconds, which must not come at once.
         """
         self._queued = 0
-        while (frame := self._queue.read(self._form[0], partial=True)) is not None:
+        rate = self._form[0]
+        piece = 0 if rate == self._rate else max(rate, _LEAST_FRAMES * rate // self._rate)  # 0 reads all of it
+        while (frame := self._queue.read(piece, partial=True)) is not None:
             yield from self._converted(frame)
 
     def _converted(self, frame: AudioFrame) -> list[Block]:
