@@ -133,7 +133,7 @@ def join_at_cut(left: Outcome, seam: Outcome, right: Outcome, cut_seconds: float
     half = SEAM_SECONDS / 2
     across = merge_seam(_words_of(near_left), _words_of(seam.segments), cut_seconds - half)
     words = merge_seam(across, _words_of(near_right), cut_seconds + half)
-    model = replace(parts[0], attempts=max(part.attempts for part in parts))
+    model = replace(parts[0], attempts=1 + max(part.attempts for part in parts))
     before = _segments([word for word in words if _middle(word) < cut_seconds], model)
     after = _segments(
         [word for word in words if _middle(word) >= cut_seconds], replace(model, language=parts[-1].language)

@@ -148,6 +148,7 @@ class TestJoining:
             "one two three four five"
         )
         assert [segment.text for segment in before.segments] == ["one two three"]
+        assert {segment.attempts for segment in (*before.segments, *after.segments)} == {2}
 
     def test_text_far_from_the_cut_is_left_alone(self):
         far = outcome(row("long before", 1.0)).segments
