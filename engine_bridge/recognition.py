@@ -33,8 +33,10 @@ RETRY_MARGIN = 0.2
 
 LEAST_CONFIDENCE = 0.6
 LEAST_COVERED = 0.5
-"""Mean word probability, and share of the stretch under words, that text of a second attempt needs to be believed: it
-was asked for because the first attempt heard nothing there, so it has to be better than a guess."""
+CERTAIN_CONFIDENCE = 0.8
+"""Text of a second attempt was asked for because the first one heard nothing there, so it has to be better than a
+guess: a mean word probability of 0.6 where it fills half of the stretch, or of 0.8 where it does not, as when most of
+the stretch is music."""
 
 DOUBTED_CONFIDENCE = 0.35
 DOUBTED_COVERED = 0.2
@@ -184,8 +186,8 @@ def _holds(attempt: _Attempt, start: float, end: float) -> bool:
     if attempt.fault is not None:
         return False
     confidence = _mean_confidence(attempt.segments)
-    if confidence is not None and confidence < LEAST_CONFIDENCE:
-        return False
+    if confidence is not None and not LEAST_CONFIDENCE <= confidence < CERTAIN_CONFIDENCE:
+        return confidence >= CERTAIN_CONFIDENCE
     return covered_seconds([(start, end)], attempt.segments) >= LEAST_COVERED * (end - start)
 
 
