@@ -6,7 +6,7 @@ interrupted.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import click
 
+from engine_bridge.arguments import EACH, FORMATS, Channels, FormatList, Glossary, selection_of, selection_options
+
 if TYPE_CHECKING:
     from engine_bridge.engines.protocol import Engine
     from engine_bridge.outputs import OutputPlan
     from engine_bridge.terminal import ProgressBar
-    from engine_bridge.transcript import Transcript
+    from engine_bridge.transcript import Segment, Transcript
 
 BACKENDS = ("auto", "soundfile", "torchcodec", "pyav")
-FORMATS = ("txt", "srt", "vtt", "tsv", "json")
-REDUCTIONS = ("mean", "first", "max", "sum")
 STANDARD_INPUT = "-"
 SEVERAL_IN_ONE = (None, ("txt",), ("json",))
 """The ways to print that stay readable when several recordings follow each other."""
@@ -31,40 +31,6 @@ SEVERAL_IN_ONE = (None, ("txt",), ("json",))
 def complain(message: str) -> None:
     """Say one line on standard error."""
     click.echo(f"auricle: {message}", err=True)
-
-
-class FormatList(click.ParamType[tuple[str, ...]]):
-    """Format names, separated by commas."""
-
-    name = "format,..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """Return the names, each once."""
-        if isinstance(value, tuple):
-            return value
-        names = tuple(dict.fromkeys(part.strip().lower() for part in str(value).split(",") if part.strip()))
-        unknown = [name for name in names if name not in FORMATS]
-        if unknown or not names:
-            self.fail(f"{value!r}: choose among {', '.join(FORMATS)}", param, ctx)
-        return names
-
-
-class Glossary(click.ParamType[tuple[str, ...]]):
-    """Terms separated by commas, or a file of them."""
-
-    name = "terms|@file"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """Return the terms in their order, each once."""
-        if isinstance(value, tuple):
-            return value
-        text = str(value)
-        if text.startswith("@"):
-            try:
-                text = Path(text[1:]).read_text(encoding="utf-8-sig")
-            except (OSError, UnicodeDecodeError) as error:
-                self.fail(f"{text[1:]}: the file cannot be read as UTF-8 text: {error}", param, ctx)
-        return tuple(dict.fromkeys(text.replace(",", "\n").splitlines()))
 
 
 backend_option = click.option(
@@ -120,11 +86,12 @@ def main() -> None:
 )
 @click.option(
     "--channels",
-    type=click.Choice(REDUCTIONS),
+    type=Channels(each=True),
     default="mean",
     show_default=True,
-    help="How several channels become one.",
+    help="How several channels become one; n: the one of that number, from 0; each: one text for each, with labels.",
 )
+@selection_options
 @backend_option
 @click.option("-q", "--quiet", is_flag=True, help="No text on standard output when -o is given, and no progress.")
 @click.option("--timings", is_flag=True, help="Report the seconds spent in each stage.")
@@ -139,17 +106,17 @@ def transcribe(
     beam_size: int,
     prompt: str | None,
     glossary: tuple[str, ...],
-    channels: str,
+    channels: int | str,
     audio_backend: str,
     quiet: bool,
     timings: bool,
+    **part: Any,
 ) -> None:
     """Transcribe recordings of any length and format; - reads standard input.
 
     The text is printed as it becomes known, each line with its start time. With -o, files are written as well, each
     whole or not at all.
     """
-    from audio.channels import ChannelReduction
     from engine_bridge.engines.allocator import keep_large_blocks
     from engine_bridge.outputs import plan_outputs
 
@@ -157,6 +124,7 @@ def transcribe(
         raise click.UsageError("several formats need a folder to write to: add -o DIR")
     if output is None and formats not in SEVERAL_IN_ONE and len(inputs) > 1:
         raise click.UsageError(f"several recordings as {formats[0]} need a folder to write to: add -o DIR")
+    selection = selection_of(part)
     keep_large_blocks()
     plan = None if output is None else plan_outputs([_stem(source) for source in inputs], formats or ("txt",), output)
     engine = _open_engine(engine_spec)
@@ -170,7 +138,8 @@ def transcribe(
             "prompt": prompt,
             "glossary": glossary,
             "audio_backend": audio_backend,
-            "channel_reduction": ChannelReduction(channels),
+            "channel_reduction": channels,
+            **selection,
         },
         formats=formats,
         plan=plan,
@@ -260,26 +229,33 @@ class _Run:
         return True
 
     def _stream(self, source: str) -> "Transcript":
+        from engine_bridge.channels_apart import transcribe_channels
         from engine_bridge.pipeline import stream_transcript
-        from engine_bridge.terminal import ProgressBar, clock
+        from engine_bridge.terminal import ProgressBar
 
-        streams_text = self.prints and (self.plan is not None or self.formats in (None, ("txt",)))
-        with (
-            ProgressBar(Path(source).name) if self.shows_progress else nullcontext() as bar,
-            stream_transcript(
-                _opened(source),
-                engine=self.engine,
-                on_progress=bar.update if bar is not None else None,
-                **self.options,
-            ) as transcription,
-        ):
-            for segment in transcription:
-                if streams_text and segment.suspect is None:
-                    line = segment.text
-                    if self.formats != ("txt",) or self.plan is not None:
-                        line = f"{clock(segment.start)}  {line}"
-                    _print_line(line, bar)
-            return transcription.result()
+        with ProgressBar(Path(source).name) if self.shows_progress else nullcontext() as bar:
+            options = {**self.options, "engine": self.engine, "on_progress": bar.update if bar is not None else None}
+            if options["channel_reduction"] == EACH:
+                del options["channel_reduction"]
+                transcript = transcribe_channels(_opened(source), **options)
+                self._print(transcript.segments, bar)
+                return transcript
+            with stream_transcript(_opened(source), **options) as transcription:
+                self._print(transcription, bar)
+                return transcription.result()
+
+    def _print(self, segments: "Iterable[Segment]", bar: "ProgressBar | None") -> None:
+        """Print segments as they come; where text is not wanted, only let them come."""
+        from engine_bridge.formats.base import labelled
+        from engine_bridge.terminal import clock
+
+        prints_text = self.prints and (self.plan is not None or self.formats in (None, ("txt",)))
+        for segment in segments:
+            if prints_text and segment.suspect is None:
+                line = labelled(segment)
+                if self.formats != ("txt",) or self.plan is not None:
+                    line = f"{clock(segment.start)}  {line}"
+                _print_line(line, bar)
 
     def _write(self, source: str, transcript: "Transcript") -> None:
         from engine_bridge.formats import find_format, render
@@ -347,6 +323,10 @@ def probe(source: str, audio_backend: str, as_json: bool) -> None:
 @click.option("--min-duration", type=float, help="Shortest chunk, in seconds [default: a thirtieth of the longest].")
 @click.option("--keep-silence", type=float, help="Shorten pauses to this many seconds [default: keep all].")
 @click.option("--sample-rate", type=click.IntRange(1, 768_000), default=16_000, show_default=True, help="In Hz.")
+@click.option(
+    "--channels", type=Channels(), default="mean", show_default=True, help="How several become one, or which."
+)
+@selection_options
 @backend_option
 def split(
     source: str,
@@ -355,7 +335,9 @@ def split(
     min_duration: float | None,
     keep_silence: float | None,
     sample_rate: int,
+    channels: Any,
     audio_backend: str,
+    **part: Any,
 ) -> None:
     """Cut a recording in its pauses: chunks as FLAC files, and a manifest."""
     from audio import AudioError, SplitError, open_stream, stream_chunks
@@ -365,11 +347,13 @@ def split(
 
     name = plan_outputs([_stem(source)], ["txt"], output).names[_stem(source)]
     try:
-        with open_stream(_opened(source), sample_rate, backend=audio_backend) as stream:
+        with open_stream(
+            _opened(source), sample_rate, backend=audio_backend, reduction=channels, **selection_of(part)
+        ) as stream:
             chunks = stream_chunks(
                 stream, sample_rate, max_duration=max_duration, min_duration=min_duration, keep_silence=keep_silence
             )
-            manifest = write_chunks(chunks, output, name, source)
+            manifest = write_chunks((chunk.moved(stream.offset) for chunk in chunks), output, name, source)
             for warning in stream.warnings:
                 complain(_naming(source, warning))
     except SplitError as error:

@@ -14,13 +14,17 @@ from audio.errors import (
     LimitExceededError,
     NoAudioStreamError,
     ResampleError,
+    SelectionError,
     SplitError,
     UnreadableAudioError,
 )
 from audio.info import AudioInfo, StreamInfo, probe
+from audio.isolation import Isolation
 from audio.limits import DecodeLimits
 from audio.load import load_audio
+from audio.mixing import ChannelChoice
 from audio.resample import open_resampler, resample
+from audio.selection import Selection, Timeline
 from audio.split import split_audio, stream_chunks
 from audio.stream import MonoStream, open_stream
 
@@ -30,6 +34,7 @@ __all__ = [
     "AudioInfo",
     "AudioSpec",
     "BackendUnavailableError",
+    "ChannelChoice",
     "ChannelLayoutError",
     "ChannelReduction",
     "Chunk",
@@ -38,12 +43,16 @@ __all__ = [
     "Decoder",
     "EmptyAudioError",
     "InvalidSourceError",
+    "Isolation",
     "LimitExceededError",
     "MonoStream",
     "NoAudioStreamError",
     "ResampleError",
+    "Selection",
+    "SelectionError",
     "SplitError",
     "StreamInfo",
+    "Timeline",
     "UnreadableAudioError",
     "available_backends",
     "load_audio",

@@ -60,6 +60,18 @@ class Chunk:
         """Length of the recording that the chunk stands for, in seconds."""
         return seconds_from_samples(self.stop - self.start, self.sample_rate)
 
+    def moved(self, samples: int) -> "Chunk":
+        """Return the chunk with all its positions later by so many samples, as in a recording read from there on."""
+        if not samples:
+            return self
+        return replace(
+            self,
+            start=self.start + samples,
+            stop=self.stop + samples,
+            kept=tuple((start + samples, stop + samples) for start, stop in self.kept),
+            speech=tuple((start + samples, stop + samples) for start, stop in self.speech),
+        )
+
     def recording_position(self, frame: int, *, ending: bool = False) -> int:
         """Return the recording's sample position of a frame of `samples`.
 

@@ -14,6 +14,7 @@ from engine_bridge.errors import (
 from engine_bridge.transcript import Gap, Segment, Transcript, Word
 
 if TYPE_CHECKING:
+    from engine_bridge.channels_apart import transcribe_channels
     from engine_bridge.engines.open import open_engine
     from engine_bridge.formats import read_json, render
     from engine_bridge.pipeline import stream_transcript, transcribe
@@ -27,6 +28,7 @@ _LAZY = {
     "render": "engine_bridge.formats",
     "stream_transcript": "engine_bridge.pipeline",
     "transcribe": "engine_bridge.pipeline",
+    "transcribe_channels": "engine_bridge.channels_apart",
 }
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "render",
     "stream_transcript",
     "transcribe",
+    "transcribe_channels",
 ]
 
 

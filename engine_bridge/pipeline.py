@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from audio.channels import ChannelReduction
+from audio.mixing import ChannelChoice
+from audio.selection import Timeline
 from audio.source import AudioSource, Source
 from audio.stream import open_stream
 from engine_bridge.engines.open import DEFAULT_SPEC, open_engine
@@ -24,7 +26,11 @@ def stream_transcript(
     prompt: str | None = None,
     glossary: Sequence[str] = (),
     audio_backend: str = "auto",
-    channel_reduction: ChannelReduction = ChannelReduction.MEAN,
+    channel_reduction: ChannelChoice = ChannelReduction.MEAN,
+    track: int | str | None = None,
+    from_seconds: float = 0.0,
+    to_seconds: float | None = None,
+    timeline: Timeline = "container",
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Transcription:
     """Start transcribing a recording; iterate over the result for segments as they become known.
@@ -51,8 +57,15 @@ def stream_transcript(
         engine has no room for is left out, and the transcript's warnings say so.
     audio_backend : str
         "auto", or a decoder by name, which then has no fallback.
-    channel_reduction : ChannelReduction
-        How channels become one.
+    channel_reduction : ChannelReduction, "left", "right" or int
+        How channels become one, or which of them is taken. `transcribe_channels` gives each its own text.
+    track : int, str or None
+        The audio track, by its number from 0 or its language; None takes the one marked as default, else the first.
+    from_seconds, to_seconds : float, float or None
+        The range of time to transcribe. All times stay those of the recording.
+    timeline : {"file", "container"}
+        Where time 0 is, as for `audio.open_stream`. Here it is the container's by default, so that subtitles fit the
+        film also where its sound begins late or has holes.
     on_progress : callable or None
         Called with a `Progress` after each chunk.
 
@@ -74,7 +87,14 @@ def stream_transcript(
         options = DecodingOptions(language=language, task=task, beam_size=beam_size, prompt=before)
         opened.check(options)
         stream = open_stream(
-            recording, opened.capabilities.sample_rate, backend=audio_backend, reduction=channel_reduction
+            recording,
+            opened.capabilities.sample_rate,
+            backend=audio_backend,
+            reduction=channel_reduction,
+            track=track,
+            from_seconds=from_seconds,
+            to_seconds=to_seconds,
+            timeline=timeline,
         )
     except BaseException:
         if owns_engine:
@@ -114,7 +134,11 @@ def transcribe(
     prompt: str | None = None,
     glossary: Sequence[str] = (),
     audio_backend: str = "auto",
-    channel_reduction: ChannelReduction = ChannelReduction.MEAN,
+    channel_reduction: ChannelChoice = ChannelReduction.MEAN,
+    track: int | str | None = None,
+    from_seconds: float = 0.0,
+    to_seconds: float | None = None,
+    timeline: Timeline = "container",
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Transcript:
     """Transcribe a recording. Takes the arguments of `stream_transcript`, and raises what it raises."""
@@ -129,6 +153,10 @@ def transcribe(
         glossary=glossary,
         audio_backend=audio_backend,
         channel_reduction=channel_reduction,
+        track=track,
+        from_seconds=from_seconds,
+        to_seconds=to_seconds,
+        timeline=timeline,
         on_progress=on_progress,
     ) as transcription:
         return transcription.result()

@@ -47,6 +47,8 @@ class Segment:
         Why the text may be invented ("no speech here", "repetition"), or None.
     language : str or None
         ISO 639-1 code of the language it was recognised in.
+    channel : str or None
+        The channel it was heard in, such as "left", where channels were recognised apart.
 
     """
 
@@ -58,6 +60,7 @@ class Segment:
     attempts: int = 1
     suspect: str | None = None
     language: str | None = None
+    channel: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Transcript:
     gaps : tuple of Gap
         Speech without text, ascending in time.
     duration : float
-        Seconds of audio decoded.
+        Seconds from the recording's beginning to where decoding ended.
     language : str or None
         ISO 639-1 code of the recording's main language.
     language_probability : float or None
@@ -107,6 +110,8 @@ class Transcript:
         What a reader should know: damage, lost seconds, truncation.
     timings : dict
         Seconds spent in each stage, by name.
+    start : float
+        Seconds into the recording at which decoding began; above 0 where a range of time was asked for.
 
     """
 
@@ -121,6 +126,7 @@ class Transcript:
     warnings: tuple[str, ...] = ()
     timings: dict[str, Any] = field(default_factory=dict)
     language_probability: float | None = None
+    start: float = 0.0
 
     @property
     def text(self) -> str:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from audio.chunk import Chunk
 from audio.errors import AudioError
 from audio.info import AudioInfo
+from audio.positions import seconds_from_samples
 from audio.split import stream_chunks
 from audio.stream import MonoStream
 from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
@@ -47,17 +48,20 @@ class Progress:
         What the file claims as its length; an estimate.
     elapsed_seconds : float
         Wall-clock seconds since the start.
+    start_seconds : float
+        Where in the recording the wanted range begins.
 
     """
 
     audio_seconds: float
     total_seconds: float | None
     elapsed_seconds: float
+    start_seconds: float = 0.0
 
     @property
     def speed(self) -> float:
         """Seconds of audio done in one second."""
-        return self.audio_seconds / self.elapsed_seconds if self.elapsed_seconds else 0.0
+        return (self.audio_seconds - self.start_seconds) / self.elapsed_seconds if self.elapsed_seconds else 0.0
 
     @property
     def seconds_left(self) -> float | None:
@@ -132,7 +136,8 @@ class Transcription:
         self._seconds: dict[str, float] = dict.fromkeys(("decode and split", "wait for the engine"), 0.0)
         self._segments: list[Segment] = []
         self._gaps: list[Gap] = []
-        self._done_until = 0.0
+        self._start_seconds = seconds_from_samples(stream.offset, stream.sample_rate)
+        self._done_until = self._start_seconds
         self._speech_seconds = 0.0
         self._vote = None
         if options.language is None and engine.capabilities.detects_language:
@@ -156,7 +161,9 @@ class Transcription:
     @property
     def progress(self) -> Progress:
         """How far the transcription has come."""
-        return Progress(self._done_until, self.info.claimed_duration, time.perf_counter() - self._started)
+        claimed, elapsed = self.info.claimed_duration, time.perf_counter() - self._started
+        total = None if claimed is None else self._start_seconds + claimed
+        return Progress(self._done_until, total, elapsed, self._start_seconds)
 
     def __iter__(self) -> Iterator[Segment]:
         return self._iterator
@@ -206,7 +213,8 @@ class Transcription:
         return Transcript(
             segments=tuple(self._segments),
             gaps=tuple(self._gaps),
-            duration=self._stream.duration,
+            duration=self._start_seconds + self._stream.duration,
+            start=self._start_seconds,
             language=language,
             language_probability=self._vote.probability if self._vote is not None else None,
             source=self._source,
@@ -236,7 +244,7 @@ class Transcription:
                 self._room.acquire()
                 if self._closing.is_set():
                     break
-                self._events.put(chunk)
+                self._events.put(chunk.moved(self._stream.offset))
         except BaseException as error:  # noqa: BLE001 - raised again in the consumer's thread
             failure = error
         self._events.put(_End(failure or self._damage))

@@ -54,9 +54,9 @@ class TestAtRunTime:
         assert not loaded & {"torch", "torchcodec", "torchaudio", "av", "scipy"}
 
     @pytest.mark.parametrize("arguments", [["-h"], ["transcribe", "-h"], ["split", "-h"], ["--version"]])
-    def test_help_imports_click_alone(self, arguments):
+    def test_help_imports_click_and_what_options_take_alone(self, arguments):
         code = f"import cli\ncli.main({arguments!r}, standalone_mode=False)"
-        assert {name for name in packages_after(code) if name[0] != "_"} == {"cli", "click"}
+        assert {name for name in packages_after(code) if name[0] != "_"} == {"cli", "click", "engine_bridge"}
 
 
 class TestInTheSource:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TextIO
 
-from engine_bridge.transcript import Transcript
+from engine_bridge.transcript import Segment, Transcript
 
 
 @dataclass(frozen=True)
@@ -49,3 +49,9 @@ def one_line(text: str) -> str:
         return line
     kept = "".join(character for character in line if unicodedata.category(character) != "Cc")
     return " ".join(kept.split())
+
+
+def labelled(segment: Segment) -> str:
+    """Put a segment's text on one line, behind its channel in brackets where it has one; nothing for blank text."""
+    text = one_line(segment.text)
+    return f"[{one_line(segment.channel)}] {text}" if segment.channel is not None and text else text

@@ -1,10 +1,10 @@
 """JSON: everything a transcript holds, under a versioned schema, and back.
 
-Version 1 is one object: ``schema``, ``version``, ``source``, ``engine``, ``backend``, ``language``, ``duration``,
-``claimed_duration``, ``text``, ``segments`` (``start``, ``end``, ``text``, ``confidence``, ``attempts``, ``suspect``,
-``language``, ``words``), ``gaps`` (``start``, ``end``, ``reason``), ``warnings`` and ``timings``. Times are seconds
-rounded to milliseconds; probabilities have four decimals. Keys may be added within a version; readers ignore those
-that they do not know.
+Version 1 is one object: ``schema``, ``version``, ``source``, ``engine``, ``backend``, ``language``,
+``language_probability``, ``start``, ``duration``, ``claimed_duration``, ``text``, ``segments`` (``start``, ``end``,
+``text``, ``confidence``, ``attempts``, ``suspect``, ``language``, ``channel``, ``words``), ``gaps`` (``start``,
+``end``, ``reason``), ``warnings`` and ``timings``. Times are seconds rounded to milliseconds; probabilities have four
+decimals. Keys may be added within a version; readers ignore those that they do not know.
 """
 
 import json
@@ -42,6 +42,7 @@ def write(transcript: Transcript, file: TextIO) -> None:
         "backend": transcript.backend,
         "language": transcript.language,
         "language_probability": _rounded(transcript.language_probability, 4),
+        "start": _rounded(transcript.start),
         "duration": _rounded(transcript.duration),
         "claimed_duration": _rounded(transcript.claimed_duration),
         "text": transcript.text,
@@ -127,6 +128,7 @@ def _segment(segment: Segment) -> dict[str, Any]:
         "attempts": segment.attempts,
         "suspect": segment.suspect,
         "language": segment.language,
+        "channel": segment.channel,
         "words": [
             {
                 "start": _rounded(word.start),
@@ -159,6 +161,7 @@ def _transcript(document: dict[str, Any]) -> Transcript:
         timings=dict(document["timings"].items()),
         # Files written before it was added lack it.
         language_probability=_optional_number(document.get("language_probability")),
+        start=_number(document.get("start", 0.0)),
     )
 
 
@@ -175,6 +178,7 @@ def _read_segment(item: dict[str, Any]) -> Segment:
         attempts=_integer(item["attempts"]),
         suspect=_optional_string(item["suspect"]),
         language=_optional_string(item["language"]),
+        channel=_optional_string(item.get("channel")),
     )
 
 

@@ -85,12 +85,15 @@ def pieces_of(segment: Segment) -> list[Piece]:
     Returns
     -------
     list of Piece
-        The pieces in order; empty when the text is blank.
+        The pieces in order, the channel's label first where there is one; empty when the text is blank.
 
     """
     text = one_line(segment.text)
     times = _character_times(segment, text.replace(" ", ""))
     pieces: list[Piece] = []
+    if segment.channel is not None and text:
+        label = f"[{one_line(segment.channel)}]"
+        pieces.append(Piece(label, width_of(label), False, segment.start, segment.start))
     at = 0
     for word in text.split():
         for index, cluster in enumerate(_clusters(word)):

@@ -2,7 +2,7 @@
 
 from typing import TextIO
 
-from engine_bridge.formats.base import Format, one_line
+from engine_bridge.formats.base import Format, labelled
 from engine_bridge.transcript import Transcript
 
 
@@ -22,7 +22,7 @@ def write(transcript: Transcript, file: TextIO) -> None:
         if segment.suspect is not None:
             continue
         start_ms, end_ms = round(segment.start * 1000), round(segment.end * 1000)
-        file.write(f"{start_ms}\t{end_ms}\t{one_line(segment.text)}\n")
+        file.write(f"{start_ms}\t{end_ms}\t{labelled(segment)}\n")
 
 
 FORMAT = Format("tsv", ".tsv", write)

@@ -2,7 +2,7 @@
 
 from typing import TextIO
 
-from engine_bridge.formats.base import Format, one_line
+from engine_bridge.formats.base import Format, labelled
 from engine_bridge.transcript import Transcript
 
 
@@ -18,7 +18,7 @@ def write(transcript: Transcript, file: TextIO) -> None:
 
     """
     for segment in transcript.segments:
-        line = one_line(segment.text)
+        line = labelled(segment)
         if line and segment.suspect is None:
             file.write(line + "\n")
 

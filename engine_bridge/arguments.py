@@ -1,0 +1,135 @@
+"""What the command's options take: lists, terms, times, tracks and channels, each checked as it is read."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+FORMATS = ("txt", "srt", "vtt", "tsv", "json")
+REDUCTIONS = ("mean", "first", "max", "sum", "left", "right")
+EACH = "each"
+"""The choice of channels that gives one transcript for each."""
+
+TIMELINES = ("container", "file")
+
+
+class FormatList(click.ParamType[tuple[str, ...]]):
+    """Format names, separated by commas."""
+
+    name = "format,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Return the names, each once."""
+        if isinstance(value, tuple):
+            return value
+        names = tuple(dict.fromkeys(part.strip().lower() for part in str(value).split(",") if part.strip()))
+        unknown = [name for name in names if name not in FORMATS]
+        if unknown or not names:
+            self.fail(f"{value!r}: choose among {', '.join(FORMATS)}", param, ctx)
+        return names
+
+
+class Glossary(click.ParamType[tuple[str, ...]]):
+    """Terms separated by commas, or a file of them."""
+
+    name = "terms|@file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Return the terms in their order, each once."""
+        if isinstance(value, tuple):
+            return value
+        text = str(value)
+        if text.startswith("@"):
+            try:
+                text = Path(text[1:]).read_text(encoding="utf-8-sig")
+            except (OSError, UnicodeDecodeError) as error:
+                self.fail(f"{text[1:]}: the file cannot be read as UTF-8 text: {error}", param, ctx)
+        return tuple(dict.fromkeys(text.replace(",", "\n").splitlines()))
+
+
+class TimeOfRecording(click.ParamType[float]):
+    """A time in a recording: seconds, minutes:seconds or hours:minutes:seconds, with decimals where wanted."""
+
+    name = "[[h:]m:]s"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the time in seconds."""
+        if isinstance(value, float):
+            return value
+        parts = str(value).strip().split(":")
+        *whole, last = parts
+        plain = last.replace(".", "", 1)
+        if not (len(parts) <= 3 and all(part.isdecimal() for part in whole) and plain.isdecimal()):
+            self.fail(f"{value!r}: give a time such as 90, 1:30 or 1:02:03.5", param, ctx)
+        seconds = 0.0
+        for part in parts:
+            seconds = 60 * seconds + float(part)
+        return seconds
+
+
+class Track(click.ParamType[int | str]):
+    """A track by number or language."""
+
+    name = "number|language"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Return the number, or the language as it is."""
+        text = str(value).strip()
+        if not text or text.startswith("-"):
+            self.fail(f"{value!r}: give a track's number from 0, or a language such as de", param, ctx)
+        return int(text) if text.isdecimal() else text
+
+
+class Channels(click.ParamType[int | str]):
+    """A choice of channels: a reduction, one channel, or each."""
+
+    name = "|".join((*REDUCTIONS, "n", EACH))
+
+    def __init__(self, *, each: bool = False) -> None:
+        self._names = (*REDUCTIONS, EACH) if each else REDUCTIONS
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Return the name, or a channel's number."""
+        text = str(value).strip().lower()
+        if text not in self._names and not text.isdecimal():
+            self.fail(
+                f"{value!r}: choose among {', '.join(self._names)}, or give a channel's number from 0", param, ctx
+            )
+        return int(text) if text.isdecimal() else text
+
+
+def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that choose a part of a recording: track, from, to and timeline."""
+    for option in (
+        click.option(
+            "--timeline",
+            type=click.Choice(TIMELINES),
+            default="container",
+            show_default=True,
+            help="container: times fit a film's pictures, also where its sound begins late or has holes. "
+            "file: times count from the first sound.",
+        ),
+        click.option("--to", "to_seconds", type=TimeOfRecording(), help="Stop at this time [default: the end]."),
+        click.option("--from", "from_seconds", type=TimeOfRecording(), default=0.0, help="Begin at this time."),
+        click.option(
+            "--track", type=Track(), help="Audio track, by number from 0 or language [default: the one marked so]."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def selection_of(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the values of `selection_options` out of a command's options, checked against each other.
+
+    Raises
+    ------
+    click.UsageError
+        The range holds no time.
+
+    """
+    chosen = {name: options.pop(name) for name in ("track", "from_seconds", "to_seconds", "timeline")}
+    if chosen["to_seconds"] is not None and chosen["to_seconds"] <= chosen["from_seconds"]:
+        raise click.UsageError("--to is not after --from: the range holds nothing")
+    return chosen
