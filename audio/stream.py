@@ -14,6 +14,7 @@ from audio.channels import ChannelReduction
 from audio.decoders import Decoder, open_decoder
 from audio.errors import DecodeError
 from audio.info import AudioInfo
+from audio.isolation import Isolation
 from audio.limits import DecodeLimits
 from audio.mixing import ChannelChoice, Mixer, check_choice
 from audio.positions import seconds_from_samples
@@ -156,6 +157,7 @@ def open_stream(
     to_seconds: float | None = None,
     timeline: Timeline = "file",
     workers: int = 1,
+    isolation: Isolation | None = None,
 ) -> MonoStream:
     """Open a source as a stream of one channel.
 
@@ -194,6 +196,8 @@ def open_stream(
         or between, is silence.
     workers : int
         How many threads decode a recording of over a minute, in several places at once, as for `open_decoder`.
+    isolation : Isolation, optional
+        Decode in a process of its own under these bounds, as for `open_decoder`; in this one by default.
 
     Returns
     -------
@@ -220,7 +224,7 @@ def open_stream(
     check_implementation(resampler)
     choice = check_choice(reduction)
     selection = Selection(track, from_seconds, to_seconds, timeline, resampled_to=sample_rate)
-    decoder = open_decoder(source, backend, limits=limits, selection=selection, workers=workers)
+    decoder = open_decoder(source, backend, limits=limits, selection=selection, workers=workers, isolation=isolation)
     try:
         return MonoStream(decoder, sample_rate, choice, resampler, selection)
     except BaseException:

@@ -19,6 +19,7 @@ from audio.errors import (
     SelectionError,
     UnreadableAudioError,
 )
+from audio.isolation import Isolation, open_isolated
 from audio.limits import Deadline, DecodeLimits
 from audio.parallel import in_parallel
 from audio.selection import EVERYTHING, Selection
@@ -56,6 +57,7 @@ def open_decoder(
     limits: DecodeLimits | None = None,
     selection: Selection = EVERYTHING,
     workers: int = 1,
+    isolation: Isolation | None = None,
 ) -> Decoder:
     """Begin to decode a source.
 
@@ -79,6 +81,9 @@ def open_decoder(
         How many threads decode, at least 1. With more than one, a recording of over a minute is decoded in several
         places at once where its backend can seek exactly, with PyAV before torchcodec, which cannot. The audio is the
         same, but for AAC with noise substitution, whose decoder makes other noise. Memory grows by some 20 MiB each.
+    isolation : Isolation, optional
+        Decode in a process of its own under these bounds, so that a crash, a hang or a flood of memory in a library
+        costs this source only. Arrays need no decoding and are not affected.
 
     Returns
     -------
@@ -114,6 +119,10 @@ def open_decoder(
     opened = Source.of(source, limits)
     if opened.array is not None:
         return CheckedDecoder(_ranged(ArrayDecoder(opened.array), selection, opened), lambda: None, opened.name, limits)
+    if isolation is not None:
+        return open_isolated(
+            opened, isolation, open_decoder, backend=backend, limits=limits, selection=selection, workers=workers
+        )
     deadline = Deadline(opened.name, limits)
     opened = opened.stopped_by(deadline.is_over)
     refuse_scripts(opened)

@@ -161,6 +161,11 @@ class BackendBase(ABC):
         if self._fault is not None:
             raise BackendUnavailableError(self.name, self._fault, self.remedy)
 
+    def rule_out(self, reason: str) -> None:
+        """Treat the library as one that does not work here, for the life of the process."""
+        with self._lock:
+            self._tried, self._fault = True, reason
+
     def open(self, source: Source, selection: Selection = EVERYTHING) -> Decoder:
         """Begin to decode the wanted part of a source, from its beginning or from somewhat before.
 

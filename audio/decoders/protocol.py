@@ -95,6 +95,10 @@ class Backend(Protocol):
         """
         ...
 
+    def rule_out(self, reason: str) -> None:
+        """Treat the library as one that does not work here, for the life of the process."""
+        ...
+
     def open(self, source: Source, selection: Selection = EVERYTHING) -> Decoder:
         """Begin to decode a source.
 
