@@ -103,7 +103,7 @@ class PyAVDecoder(DecoderBase):
         found = None
         if time is not None and len(self._links) == 1:
             beginning = [self._first, *islice(self._frames, 2)]
-            grid = Grid.of(beginning, round(self._lead * rate))
+            grid = Grid.of(beginning, self._info.codec, round(self._lead * rate))
             seeker = Seeker(stream, self._zero, rate, grid, rounds=self._selection.timeline == "container")
             with suppress(*self._errors):
                 if seeker.seek(container, start):

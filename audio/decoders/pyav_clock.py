@@ -34,6 +34,9 @@ PREROLL_SECONDS = 1.0
 _MEETING_FRAMES = 64
 """After so many frames behind a seek without two that agree on where they are, the place counts as not found."""
 
+_UNEVEN = frozenset({"vorbis", "wmav1", "wmavoice", "als", "tak"})
+"""Codecs whose frames change in length from one to the next, though the first may be equal."""
+
 _ROUGHEST_SECONDS = 0.0015
 """Matroska, Flash and ASF round times to milliseconds, the first frame's and the sought one's."""
 
@@ -130,10 +133,12 @@ class Grid:
     length: int
 
     @staticmethod
-    def of(frames: list[AudioFrame], lead: int) -> Grid | None:
-        """Return the grid of a recording's first frames, or None if they are not of one length."""
+    def of(frames: list[AudioFrame], codec: str, lead: int) -> Grid | None:
+        """Return the grid of a recording's first frames, or None if its frames are not of one length."""
         lengths = {frame.samples for frame in frames[1:]}
-        return Grid(lead + frames[0].samples, lengths.pop()) if len(frames) > 2 and len(lengths) == 1 else None
+        if codec in _UNEVEN or len(frames) < 3 or len(lengths) > 1:
+            return None
+        return Grid(lead + frames[0].samples, lengths.pop())
 
     def nearest(self, position: float, tolerance: float) -> int | None:
         """Return the place on the grid at a position, or None if it lies off the grid by more than a tolerance."""
@@ -203,6 +208,6 @@ class Seeker:
         if self._grid is not None:
             tolerance = min(_ROUGHEST_SECONDS * self._rate, self._grid.length / 2)
             place = self._grid.nearest(position, tolerance)
-            if place is not None:
+            if place is not None and frame.samples == self._grid.length:
                 return place
         return round(position) if self._rounds else None

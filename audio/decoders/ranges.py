@@ -57,17 +57,21 @@ class RangedDecoder(DecoderBase):
 
         """
         position = self._decoder.info.offset
-        empty = True
+        earliest = self._wanted.start * self.info.sample_rate
+        # What a resampler sees before the range is no sign that there is a range.
+        held: list[Block] = []
         for block in self._decoder.blocks():
             begin = max(self._start - position, 0)
             end = len(block) if self._stop is None else min(self._stop - position, len(block))
             position += len(block)
             if begin < end:
-                empty = False
-                yield block[begin:end]
+                held.append(block[begin:end])
+            if position > earliest:
+                yield from held
+                held.clear()
             if self._stop is not None and position >= self._stop:
-                break
-        if empty and self._start > 0:
+                return
+        if self._start > 0 and position <= earliest:
             raise outside(self._source, self._wanted, position / self.info.sample_rate)
 
     def close(self) -> None:
