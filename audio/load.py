@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from audio.decoders import open_decoder
 from audio.limits import DecodeLimits
 from audio.resample import check_rate, open_resampler
+from audio.selection import Selection, Timeline
 from audio.source import AudioSource, Source
 from audio.stream import SPEECH_RATE, open_stream
 
@@ -48,6 +49,10 @@ def load_audio(
     mono: bool = True,
     backend: str = "auto",
     limits: DecodeLimits | None = None,
+    track: int | str | None = None,
+    from_seconds: float = 0.0,
+    to_seconds: float | None = None,
+    timeline: Timeline = "file",
 ) -> tuple[NDArray[np.float32], int]:
     """Return a whole recording and its sample rate.
 
@@ -66,6 +71,8 @@ def load_audio(
         The decoder. A named one has no fallback.
     limits : DecodeLimits, optional
         What the decode may cost; `DecodeLimits.generous()` by default.
+    track, from_seconds, to_seconds, timeline
+        The part of the recording, as for `open_stream`.
 
     Returns
     -------
@@ -84,31 +91,40 @@ def load_audio(
     """
     limits = limits if limits is not None else DecodeLimits.generous()
     source = Source.of(path_or_bytes, limits)
+    rate = None if sr is None else check_rate(sr)
+    selection = Selection(track, from_seconds, to_seconds, timeline, resampled_to=rate)
     load = _load_mono if mono else _load_channels
-    waveform, sample_rate, warnings = load(source, sr, backend, limits)
+    waveform, sample_rate, warnings = load(source, rate, backend, limits, selection)
     for warning in warnings:
         logger.warning("%s: %s", source.name, warning)
     return waveform, sample_rate
 
 
 def _load_mono(
-    source: Source, sr: int | None, backend: str, limits: DecodeLimits
+    source: Source, sr: int | None, backend: str, limits: DecodeLimits, wanted: Selection
 ) -> tuple[NDArray[np.float32], int, list[str]]:
     """Return the mix of all channels."""
     samples = _Samples()
-    with open_stream(source, sr, backend=backend, limits=limits) as stream:
+    with open_stream(
+        source,
+        sr,
+        backend=backend,
+        limits=limits,
+        track=wanted.track,
+        from_seconds=wanted.start,
+        to_seconds=wanted.stop,
+        timeline=wanted.timeline,
+    ) as stream:
         for block in stream:
             samples.append(block)
         return samples.finish(), stream.sample_rate, stream.warnings
 
 
 def _load_channels(
-    source: Source, sr: int | None, backend: str, limits: DecodeLimits
+    source: Source, sr: int | None, backend: str, limits: DecodeLimits, wanted: Selection
 ) -> tuple[NDArray[np.float32], int, list[str]]:
     """Return all channels, each resampled on its own."""
-    if sr is not None:
-        sr = check_rate(sr)
-    with open_decoder(source, backend, limits=limits) as decoder:
+    with open_decoder(source, backend, limits=limits, selection=wanted) as decoder:
         source_rate = decoder.info.sample_rate
         sample_rate = source_rate if sr is None else sr
         resamplers = [open_resampler(source_rate, sample_rate) for _ in range(decoder.info.channels)]
@@ -118,4 +134,9 @@ def _load_channels(
                 samples.append(resampler.process(block[:, index]))
         for resampler, samples in zip(resamplers, channels, strict=True):
             samples.append(resampler.flush())
-        return np.stack([samples.finish() for samples in channels]), sample_rate, decoder.warnings
+        waveform = np.stack([samples.finish() for samples in channels])
+        if wanted.is_range and sr is not None:
+            begin = decoder.info.offset * sr // source_rate
+            first, stop = wanted.resampled_frames()
+            waveform = waveform[:, first - begin : None if stop is None else stop - begin]
+        return waveform, sample_rate, decoder.warnings

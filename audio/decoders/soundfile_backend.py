@@ -17,6 +17,7 @@ from audio.decoders.protocol import Block
 from audio.decoders.ranges import outside
 from audio.errors import UnreadableAudioError
 from audio.info import AudioInfo, StreamInfo
+from audio.layouts import flac_layout, wave_layout
 from audio.selection import EVERYTHING, Selection, find_track
 from audio.source import Source
 
@@ -38,6 +39,9 @@ _OGG_TAIL = 1 << 16
 
 _OGG_END_SECONDS = 30.0
 """libsndfile misplaces what it finds in the last page of a Vorbis stream, which holds a few seconds."""
+
+_HEAD = 1 << 12
+"""The format chunk of a WAV file stands within its first 4 KiB."""
 
 _COMPRESSED = {"flac", "ogg", "mpeg", "mp3"}
 """Formats, as libsndfile names them, that have audio to their last byte but for small tags."""
@@ -127,12 +131,20 @@ class SoundFileDecoder(DecoderBase):
             codec=codec,
             sample_rate=rate,
             channels=channels,
-            channel_layout=None,
+            channel_layout=self._layout(str(file.format), channels),
             claimed_duration=frames / rate if 0 < frames < _UNKNOWN_LENGTH and rate > 0 else None,
             start_time=0.0,
             streams=(StreamInfo(0, codec, rate, channels, default=True),),
             backend="soundfile",
         )
+
+    def _layout(self, kind: str, channels: int) -> str | None:
+        """Return which channel is which, where that matters; libsndfile does not say."""
+        if channels <= 2:
+            return None
+        if kind == "FLAC":
+            return flac_layout(channels)
+        return wave_layout(self._source.head(_HEAD)) if kind in ("WAV", "WAVEX", "RF64") else None
 
     def _find_doubt(self) -> str | None:
         kind, codec = str(self._file.format).lower(), str(self._file.subtype).lower()
