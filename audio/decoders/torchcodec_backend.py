@@ -22,6 +22,9 @@ It is no multiple of a usual frame's length. torchcodec stops where the end of a
 an end between two frames it may miss that, and decode to the end of the file for nothing.
 """
 
+_WINDOW_VALUES = 1 << 23
+"""At most about this many samples of all channels in a range (32 MiB), whatever rate and channels a header states."""
+
 _ROUNDING_SECONDS = 0.002
 """Matroska, Flash and ASF round the times of frames and their lengths to milliseconds."""
 
@@ -144,7 +147,8 @@ class TorchCodecDecoder(DecoderBase):
         rate, claimed = self._info.sample_rate, self._info.claimed_duration
         begin = max(self._info.start_time, 0.0)
         end = begin + claimed if claimed is not None else None
-        start, width = self._first_start(), _WINDOW_SECONDS
+        usual = min(_WINDOW_SECONDS, _WINDOW_VALUES / (rate * self._info.channels))
+        start, width = self._first_start(), usual
         stop = begin + width
         while True:
             last = end is not None and stop >= end
@@ -155,7 +159,7 @@ class TorchCodecDecoder(DecoderBase):
             if samples is not None and len(samples):
                 yield samples
                 reached = time + len(samples) / rate
-                start, width = (stop if last else self._next_start(start, stop, reached)), _WINDOW_SECONDS
+                start, width = (stop if last else self._next_start(start, stop, reached)), usual
             elif last or width > _LONGEST_GAP_SECONDS:
                 return
             else:
