@@ -4,6 +4,7 @@ import io
 import subprocess
 import sys
 import time
+import tracemalloc
 from dataclasses import fields
 from itertools import islice
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from audio.decoders import AUTO_ORDER, open_decoder
+from audio.decoders.checked import _between
 from audio.decoders.pyav_frames import FrameConverter
 from audio.errors import AudioError, BackendUnavailableError, LimitExceededError
 from audio.info import probe
@@ -293,6 +295,18 @@ def test_a_frame_at_one_hertz_amid_others_does_not_come_at_once():
     later = list(islice(converter.convert(frame(1, 4096)), 8))
     assert [len(block) for block in later[:1]] == [1024]
     assert max(len(block) for block in later) <= 4 * 768_000
+
+
+def test_finding_the_place_to_go_on_from_holds_nothing_of_what_lies_before():
+    """Ten minutes before the place where one backend failed are decoded again by the next, and let go of."""
+    blocks = (np.ones((RATE, 1), np.float32) for _ in range(600))
+    tracemalloc.start()
+    try:
+        around = _between(blocks, 590 * RATE, 592 * RATE)
+        assert tracemalloc.get_traced_memory()[1] < 10 * RATE * 4
+    finally:
+        tracemalloc.stop()
+    assert len(around) == 2 * RATE
 
 
 def test_a_text_that_claims_to_be_long_costs_nothing():
