@@ -43,6 +43,7 @@ from audio import AudioError, available_backends, open_decoder, resample  # noqa
 
 BACKENDS = ("auto", "soundfile", "torchcodec", "pyav")
 TIMEOUT = 60.0
+STARTUP = 300.0
 COMPARED_SECONDS = 30
 LONGEST_LAG = 0.08
 DURATION_SECONDS = 0.02
@@ -188,17 +189,25 @@ class Worker:
         if self._process is None:
             command = [sys.executable, __file__, "--worker"]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            # Loading the libraries is not the file's time.
+            self._answer(STARTUP)
         process = self._process
         assert process.stdin is not None and process.stdout is not None  # noqa: PT018 - both are pipes
         process.stdin.write(json.dumps(path) + "\n")
         process.stdin.flush()
-        ready, _, _ = select.select([process.stdout], [], [], self._timeout)
-        line = process.stdout.readline() if ready else ""
+        line = self._answer(self._timeout)
         if not line:
             status = process.poll()
             self.close()
-            return f"no answer within {self._timeout:.0f} s" if not ready else f"the process died ({status})"
+            return f"no answer within {self._timeout:.0f} s" if status is None else f"the process died ({status})"
         return {name: Decoded(**row) for name, row in json.loads(line).items()}
+
+    def _answer(self, timeout: float) -> str:
+        """Return the next line of the process, or nothing where it gives none in time."""
+        if self._process is None or self._process.stdout is None:
+            return ""
+        ready, _, _ = select.select([self._process.stdout], [], [], timeout)
+        return self._process.stdout.readline() if ready else ""
 
     def close(self) -> None:
         """End the process."""
@@ -221,6 +230,7 @@ def serve() -> None:
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
+    print(json.dumps(available_backends()), file=answers, flush=True)
     for line in sys.stdin:
         print(json.dumps(summary(json.loads(line))), file=answers, flush=True)
 
