@@ -304,7 +304,7 @@ def probe(source: str, audio_backend: str, as_json: bool) -> None:
     from dataclasses import asdict
 
     from audio import AudioError
-    from audio.info import probe as look
+    from audio.probing import probe as look
     from engine_bridge.terminal import description
 
     try:

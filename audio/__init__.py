@@ -18,11 +18,12 @@ from audio.errors import (
     SplitError,
     UnreadableAudioError,
 )
-from audio.info import AudioInfo, StreamInfo, probe
+from audio.info import AudioInfo, StreamInfo
 from audio.isolation import Isolation
 from audio.limits import DecodeLimits
 from audio.load import load_audio
 from audio.mixing import ChannelChoice
+from audio.probing import probe
 from audio.resample import open_resampler, resample
 from audio.selection import Selection, Timeline
 from audio.split import split_audio, stream_chunks

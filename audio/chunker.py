@@ -9,21 +9,11 @@ from numpy.typing import NDArray
 
 from audio.chunk import Chunk, Span
 from audio.condense import Condenser, take_spans
-from audio.energy import (
-    CELL_FRAMES,
-    SILENCE_DB,
-    SPEECH_EVIDENCE,
-    EnvelopeMeter,
-    FloatArray,
-    PagedFilter,
-    SpeechDetector,
-    dilate,
-    mono_samples,
-    true_runs,
-)
+from audio.energy import SILENCE_DB, SPEECH_EVIDENCE, EnvelopeMeter, SpeechDetector, mono_samples
 from audio.errors import SplitError
 from audio.pauses import CONTEXT_FRAMES, FORCED_COST, cut_costs
 from audio.planner import CutPlanner
+from audio.running import CELL_FRAMES, FloatArray, PagedFilter, dilate, true_runs
 
 _GROUP_CELLS = 4  # of cells without a pause only the best of so many is a candidate
 _PAGE_FRAMES = 6000

@@ -5,7 +5,7 @@ from collections import deque
 import numpy as np
 
 from audio.chunk import Span
-from audio.energy import FloatArray
+from audio.running import FloatArray
 
 _SLAB_PAGES = 2
 

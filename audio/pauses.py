@@ -2,15 +2,8 @@
 
 import numpy as np
 
-from audio.energy import (
-    CELL_FRAMES,
-    SPEECH_EVIDENCE,
-    FloatArray,
-    cell_ranks,
-    lowest_nearby,
-    rolling_extreme,
-    window_means,
-)
+from audio.energy import SPEECH_EVIDENCE
+from audio.running import CELL_FRAMES, FloatArray, cell_ranks, lowest_nearby, rolling_extreme, window_means
 
 FORCED_COST = 100.0
 """From this cost on a cut lies in speech: half a second of pause anywhere is worth more than any number of others."""

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from audio.chunk import Chunk
 from audio.chunker import Chunker, ChunkSettings
-from audio.energy import FRAMES_PER_SECOND, EnergyDetector, FloatArray, SpeechDetector, frame_length
+from audio.energy import FRAMES_PER_SECOND, EnergyDetector, SpeechDetector, frame_length
 from audio.errors import SplitError
 from audio.positions import samples_from_seconds
+from audio.running import FloatArray
 
 _SHORTEST_MARGIN = 0.1
 _LONG_SILENCE_CHUNKS = 4

@@ -7,7 +7,7 @@ import pytest
 
 from audio.decoders import AUTO_ORDER, BACKENDS, open_decoder
 from audio.errors import BackendUnavailableError, NoAudioStreamError
-from audio.info import probe
+from audio.probing import probe
 from tests.audio.media import RATE, correlation, decoded, delay, encoded, signal, silent_film, written
 
 MONO, STEREO = signal(), signal(channels=2)

@@ -5,21 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audio.energy import (
-    SILENCE_DB,
-    EnergyDetector,
-    EnvelopeMeter,
-    PagedFilter,
-    dilate,
-    erode,
-    frame_length,
-    noise_floor,
-    rolling_extreme,
-    speech_stretches,
-    true_runs,
-    window_means,
-)
+from audio.energy import SILENCE_DB, EnergyDetector, EnvelopeMeter, frame_length, noise_floor, speech_stretches
 from audio.errors import SplitError
+from audio.running import PagedFilter, dilate, erode, rolling_extreme, true_runs, window_means
 
 RATE = 16_000
 

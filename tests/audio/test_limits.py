@@ -17,9 +17,9 @@ from audio.decoders import AUTO_ORDER, open_decoder
 from audio.decoders.checked import _between
 from audio.decoders.pyav_frames import FrameConverter
 from audio.errors import AudioError, BackendUnavailableError, LimitExceededError
-from audio.info import probe
 from audio.limits import DecodeLimits
 from audio.load import load_audio
+from audio.probing import probe
 from audio.stream import open_stream
 from tests.audio.media import RATE, encoded, signal, with_data_size, written
 
