@@ -1,5 +1,6 @@
 """Which speech has text, and which has none."""
 
+import math
 from collections.abc import Sequence
 
 from engine_bridge.stitch import Seconds
@@ -14,11 +15,10 @@ SHORTEST_UNCOVERED = 0.6
 BRIDGED_PAUSE = 1.0
 """Seconds between two uncovered stretches that are still asked for together."""
 
-LONGEST_PART = 12.0
-"""Seconds up to which uncovered stretches are joined: what failed in a long clip is asked for in shorter ones."""
 
-
-def uncovered_speech(speech: Sequence[Seconds], segments: Sequence[Segment]) -> list[Seconds]:
+def uncovered_speech(
+    speech: Sequence[Seconds], segments: Sequence[Segment], longest: float = math.inf
+) -> list[Seconds]:
     """Return the parts of the speech stretches that lie under no text.
 
     Parameters
@@ -27,6 +27,8 @@ def uncovered_speech(speech: Sequence[Seconds], segments: Sequence[Segment]) -> 
         Stretches in seconds, ascending.
     segments : sequence of Segment
         The text; words count one by one where they are timed, whole segments elsewhere.
+    longest : float
+        Seconds up to which parts are joined.
 
     Returns
     -------
@@ -38,7 +40,7 @@ def uncovered_speech(speech: Sequence[Seconds], segments: Sequence[Segment]) -> 
         (word.start - TOLERANCE, word.end + TOLERANCE) for segment in segments for word in (segment.words or (segment,))
     ]
     open_parts = [part for stretch in speech for part in _without(stretch, covered)]
-    return [part for part in _joined(open_parts, covered) if _spoken(part, open_parts) >= SHORTEST_UNCOVERED]
+    return [part for part in _joined(open_parts, covered, longest) if _spoken(part, open_parts) >= SHORTEST_UNCOVERED]
 
 
 def covered_seconds(speech: Sequence[Seconds], segments: Sequence[Segment]) -> float:
@@ -62,12 +64,13 @@ def _without(stretch: Seconds, covered: Sequence[Seconds]) -> list[Seconds]:
     return left
 
 
-def _joined(parts: Sequence[Seconds], covered: Sequence[Seconds]) -> list[Seconds]:
+def _joined(parts: Sequence[Seconds], covered: Sequence[Seconds], longest: float) -> list[Seconds]:
     """Join parts over short pauses, never over text: asked for together, it would be there twice."""
     joined: list[Seconds] = []
     for start, end in parts:
         text_between = bool(joined) and any(first < start and last > joined[-1][1] for first, last in covered)
-        if joined and start - joined[-1][1] <= BRIDGED_PAUSE and not text_between:
+        near = bool(joined) and start - joined[-1][1] <= BRIDGED_PAUSE and end - joined[-1][0] <= longest
+        if near and not text_between:
             joined[-1] = (joined[-1][0], end)
         else:
             joined.append((start, end))

@@ -28,6 +28,10 @@ RETRY_BEAM = 5
 RETRY_TEMPERATURE = 0.4
 """Temperature of the last attempt, which breaks loops that the likeliest text falls into."""
 
+RETRY_SECONDS = (28.0, 10.0)
+"""How long the clips of the second and of the third attempt are at the most: what lies close together is first asked
+for with all its context, and what then still has no text in shorter clips."""
+
 RETRY_MARGIN = 0.2
 """Seconds of the recording on both sides of a stretch that is sent again, within its chunk."""
 
@@ -159,25 +163,26 @@ def _recover(
     segments: Sequence[Segment],
 ) -> Generator[Sequence["Future[Any]"], list[Any], tuple[list[Segment], list[Gap]]]:
     """Send the stretches without text again, each on its own, and return their text and the gaps that remain."""
-    missing = uncovered_speech(speech, segments)
-    if not missing:
-        return [], []
     again = replace(options, prompt=None, temperature=0.0)
     if engine.capabilities.beam_search:
         again = replace(again, beam_size=max(RETRY_BEAM, options.beam_size))
-    parts = [_part(chunk, start, end) for start, end in missing]
-    results = yield [engine.submit(part.samples, again) for part in parts]
-
     found: list[Segment] = []
-    gaps: list[Gap] = []
-    for part, (start, end), result in zip(parts, missing, results, strict=True):
-        attempt = _judged(part, result, speech_seconds(part), again)
-        believed = [replace(segment, attempts=2) for segment in attempt.segments] if _holds(attempt, start, end) else []
-        found += believed
-        gaps += [
-            Gap(first, last, "the engine returned no text it stands behind")
-            for first, last in uncovered_speech([(start, end)], believed)
-        ]
+    asked: set[Seconds] = set()
+    for attempts, longest in enumerate(RETRY_SECONDS, start=2):
+        missing = [part for part in uncovered_speech(speech, [*segments, *found], longest) if part not in asked]
+        if not missing:
+            continue
+        asked.update(missing)
+        parts = [_part(chunk, start, end) for start, end in missing]
+        results = yield [engine.submit(level_speech(part), again) for part in parts]
+        for part, (start, end), result in zip(parts, missing, results, strict=True):
+            attempt = _judged(part, result, speech_seconds(part), again)
+            if _holds(attempt, start, end):
+                found += [replace(segment, attempts=attempts) for segment in attempt.segments]
+    gaps = [
+        Gap(start, end, "the engine returned no text it stands behind")
+        for start, end in uncovered_speech(speech, [*segments, *found])
+    ]
     return found, gaps
 
 

@@ -7,8 +7,8 @@ from engine_bridge.engines.protocol import ClipWord
 SENTENCE_ENDS = (".", "?", "!", "\u2026", "\u3002", "\uff1f", "\uff01", "\u0964", "\u06d4")
 """Marks that end a sentence: Latin, ellipsis, Chinese and Japanese, Devanagari, Arabic."""
 
-LONGEST_PAUSE = 1.0
-"""Seconds of silence between two words that end a sentence wherever they fall."""
+LONGEST_PAUSE = 0.25
+"""Seconds of silence between two words that end a segment: subtitles and readers want phrases, not paragraphs."""
 
 LONGEST_SENTENCE = 15.0
 """Seconds after which a sentence is broken at a mark or at the widest pause."""
@@ -19,8 +19,8 @@ _ABBREVIATIONS = frozenset({"mr.", "mrs.", "ms.", "dr.", "st.", "prof.", "vs.", 
 def sentences_from_words(words: Sequence[ClipWord]) -> list[list[ClipWord]]:
     """Group timed words, ascending in time, into sentences.
 
-    A sentence ends after a mark that ends sentences, before a pause of more than a second, and where it would grow
-    longer than 15 s.
+    A sentence ends after a mark that ends sentences, before a pause of more than a quarter of a second, and where it
+    would grow longer than 15 s.
     """
     sentences: list[list[ClipWord]] = []
     current: list[ClipWord] = []

@@ -10,6 +10,10 @@ from engine_bridge.engines.protocol import ClipResult, ClipSegment, ClipWord
 from engine_bridge.sentences import sentences_from_words
 from engine_bridge.transcript import Segment, Word
 
+FADE_SECONDS = 0.1
+"""How much a stretch is cut at its end: it runs on after the last word, as speech fades rather than breaks off. Half of
+what `audio.energy` adds, so that a weak last sound stays in."""
+
 SNAP_SECONDS = 0.5
 """How far the first or last word of a speech stretch is moved to meet the stretch's edge."""
 
@@ -69,7 +73,7 @@ def snap_words(words: Sequence[ClipWord], speech: Sequence[Seconds]) -> list[Cli
     for index, (word, owner) in enumerate(zip(words, owners, strict=True)):
         start, end = word.start, word.end
         if owner is not None:
-            stretch_start, stretch_end = speech[owner]
+            stretch_start, stretch_end = speech[owner][0], max(speech[owner][1] - FADE_SECONDS, speech[owner][0])
             start, end = max(start, stretch_start), min(end, stretch_end)
             if (index == 0 or owners[index - 1] != owner) and start - stretch_start <= SNAP_SECONDS:
                 start = stretch_start

@@ -52,9 +52,9 @@ def test_other_scripts_have_their_own_marks():
     assert texts(sentences_from_words(said("你好。 世界！ हाँ। نعم۔ end"))) == ["你好。", "世界！", "हाँ।", "نعم۔", "end"]
 
 
-def test_a_long_pause_ends_a_sentence_wherever_it_falls():
-    assert texts(sentences_from_words(said("wait for it now", pauses={"it": 1.2}))) == ["wait for", "it now"]
-    assert texts(sentences_from_words(said("wait for it now", pauses={"it": 0.9}))) == ["wait for it now"]
+def test_a_pause_ends_a_segment_wherever_it_falls():
+    assert texts(sentences_from_words(said("wait for it now", pauses={"it": 0.3}))) == ["wait for", "it now"]
+    assert texts(sentences_from_words(said("wait for it now", pauses={"it": 0.2}))) == ["wait for it now"]
 
 
 def test_a_long_sentence_is_broken_at_its_comma_rather_than_between_other_words():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from audio.chunk import Chunk
 from engine_bridge.coverage import covered_seconds, uncovered_speech
 from engine_bridge.engines.protocol import ClipResult, ClipSegment, ClipWord
-from engine_bridge.stitch import in_order, place, segments_of, snap_words, speech_seconds
+from engine_bridge.stitch import FADE_SECONDS, in_order, place, segments_of, snap_words, speech_seconds
 from engine_bridge.testing import clip_result
 from engine_bridge.transcript import Segment, Word
 
@@ -59,13 +59,18 @@ class TestPlacing:
 
 class TestSnapping:
     def test_first_and_last_word_meet_the_edges_of_their_stretch(self):
-        snapped = snap_words(words((1.2, 1.5, "a"), (1.5, 1.9, "b")), [(1.0, 2.0)])
+        snapped = snap_words(words((1.2, 1.5, "a"), (1.5, 1.9, "b")), [(1.0, 2.0 + FADE_SECONDS)])
         assert times(snapped) == [(1.0, 1.5), (1.5, 2.0)]
 
     def test_a_word_that_runs_into_a_pause_ends_with_its_speech(self):
-        snapped = snap_words(words((1.0, 1.6, "before"), (1.6, 5.2, "pause"), (5.2, 5.6, "after")), [(1, 2), (5, 6)])
+        stretches = [(1, 2 + FADE_SECONDS), (5, 6 + FADE_SECONDS)]
+        snapped = snap_words(words((1.0, 1.6, "before"), (1.6, 5.2, "pause"), (5.2, 5.6, "after")), stretches)
         assert times(snapped)[1] == (1.6, 2)
         assert times(snapped)[2] == (5, 6)
+
+    def test_a_word_before_a_pause_is_not_drawn_into_what_sounds_after_it(self):
+        snapped = snap_words(words((1.0, 1.5, "the"), (1.5, 4.5, "menu,")), [(1, 2.1), (2.9, 6)])
+        assert times(snapped)[1] == (1.5, 2)
 
     def test_a_word_far_from_the_edges_keeps_its_time(self):
         assert times(snap_words(words((5.0, 5.4, "a")), [(1.0, 9.0)])) == [(5.0, 5.4)]
@@ -79,7 +84,7 @@ class TestSnapping:
         assert word.end - word.start == pytest.approx(1.0)
 
     def test_a_long_word_spoken_slowly_is_left_alone(self):
-        snapped = snap_words(words((1.0, 3.5, "unquestionably")), [(1.0, 3.5)])
+        snapped = snap_words(words((1.0, 3.5, "unquestionably")), [(1.0, 3.5 + FADE_SECONDS)])
         assert times(snapped) == [(1.0, 3.5)]
 
 
