@@ -53,6 +53,13 @@ def reading(seconds: float) -> np.ndarray:
     return samples
 
 
+def calls() -> np.ndarray:
+    """The long sample recording, shape (frames,), float32 at 16 kHz."""
+    samples, rate = soundfile.read(SAMPLES / "calls.opus", dtype="float32")
+    assert rate == RATE
+    return samples
+
+
 def reading_text(seconds: float) -> str:
     """The words of all sentences that end within the beginning of the sample recording."""
     segments = json.loads((SAMPLES / "reading.json").read_text())["segments"]

@@ -28,6 +28,9 @@ _WINDOW_VALUES = 1 << 23
 _ROUNDING_SECONDS = 0.002
 """Matroska, Flash and ASF round the times of frames and their lengths to milliseconds."""
 
+_RUN_UP_SECONDS = 0.25
+"""How much earlier a fresh decoder begins: what it gives first is timed by whole pages of Ogg, and has to be cut."""
+
 _LONGEST_GAP_SECONDS = 3600.0
 """Where nothing more is found for this long in a stream that states no length, it has ended."""
 
@@ -72,6 +75,15 @@ class TorchCodecDecoder(DecoderBase):
             self._reader.close()
             raise
 
+    def _reopen(self) -> None:
+        """Begin anew with the same stream."""
+        from torchcodec.decoders import AudioDecoder
+
+        stream = int(self._decoder.stream_index)
+        self._reader.close()
+        self._reader = self._source.open()
+        self._decoder = AudioDecoder(self._reader, stream_index=stream)
+
     def _opened(self, kind: Any) -> Any:
         try:
             return kind(self._reader)
@@ -107,7 +119,7 @@ class TorchCodecDecoder(DecoderBase):
             sample_rate=rate,
             channels=channels,
             channel_layout=None,
-            claimed_duration=metadata.duration_seconds or metadata.duration_seconds_from_header or None,
+            claimed_duration=_claim(metadata),
             start_time=float(metadata.begin_stream_seconds_from_header or 0.0),
             streams=tracks,
             backend="torchcodec",
@@ -153,6 +165,10 @@ class TorchCodecDecoder(DecoderBase):
         while True:
             last = end is not None and stop >= end
             found = self._frames(start, stop)
+            if found is None and not last:
+                # At some page borders of Ogg a decoder that goes on finds nothing where a fresh one does.
+                self._reopen()
+                found = self._frames(start - _RUN_UP_SECONDS, stop)
             # What lies before time zero is the encoder's run-up, which players skip. What lies before a later start
             # was given already.
             samples, time = self._trimmed(*found, max(start, 0.0)) if found is not None else (None, 0.0)
@@ -163,7 +179,6 @@ class TorchCodecDecoder(DecoderBase):
             elif last or width > _LONGEST_GAP_SECONDS:
                 return
             else:
-                # Rounded page times can hide frames from a narrow range, so the next one begins at the same place.
                 width = 2 * width
             stop = start + width
 
@@ -192,9 +207,9 @@ class TorchCodecDecoder(DecoderBase):
         if end >= stop - 0.5 / rate:
             return max(end, start + 1.0 / rate)
         across = self._frames(stop, stop + 1.0 / rate)
-        if across is not None and across[1] < stop:
-            return max(across[1] + len(across[0]) / rate, stop)
-        return stop
+        if across is None:
+            return end
+        return max(across[1] + len(across[0]) / rate, stop) if across[1] < stop else stop
 
     def _frames(self, start: float, stop: float) -> tuple[Block, float] | None:
         """Return the whole frames that overlap a range of time, and the time of the first; None at the end.
@@ -221,6 +236,15 @@ class TorchCodecDecoder(DecoderBase):
         """Let go of the decoder and close the file."""
         self._decoder = None
         self._reader.close()
+
+
+def _claim(metadata: Any) -> float | None:
+    """Return the stream's claimed length. Where it claims none, the container's counts, which begins at time zero."""
+    if metadata.duration_seconds_from_header:
+        return float(metadata.duration_seconds_from_header)
+    begin = max(float(metadata.begin_stream_seconds_from_header or 0.0), 0.0)
+    claimed = float(metadata.duration_seconds or 0.0) - begin
+    return claimed if claimed > 0 else None
 
 
 class TorchCodecBackend(BackendBase):
