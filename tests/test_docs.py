@@ -56,6 +56,7 @@ def test_a_snippet_prints_what_the_page_shows(page, snippet, shown, tmp_path):
     for language, block in blocks(page):
         if language == "json":
             (tmp_path / "talk.json").write_text(block, encoding="utf-8")
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
     done = run(["-c", snippet], tmp_path)
     assert done.returncode == 0, done.stderr
     assert shown is None or done.stdout == shown
