@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audio.positions import samples_from_seconds
+from engine_bridge.engines.options import check_options
 from engine_bridge.engines.protocol import (
-    TRANSCRIBE,
-    TRANSLATE,
     ClipResult,
     ClipSegment,
     ClipWord,
@@ -218,21 +217,7 @@ class FakeEngine:
 
     def check(self, options: DecodingOptions) -> None:
         """Raise UnsupportedOptionError if the capabilities do not cover `options`."""
-        can = self._capabilities
-        refused = {
-            f"language {options.language!r}": options.language is not None and options.language not in can.languages,
-            f"task {options.task!r}": options.task not in (TRANSCRIBE, TRANSLATE)
-            or (options.task == TRANSLATE and not can.translates),
-            f"timestamps {options.timestamps!r}": options.timestamps not in ("align", "tokens", "none")
-            or (options.timestamps == "align" and not can.word_times)
-            or (options.timestamps == "tokens" and not can.timestamps),
-            f"beam size {options.beam_size}": options.beam_size < 1 or (options.beam_size > 1 and not can.beam_search),
-            f"temperature {options.temperature}": options.temperature < 0,
-            "beam search with a temperature above 0": options.beam_size > 1 and options.temperature > 0,
-        }
-        for name, is_refused in refused.items():
-            if is_refused:
-                raise UnsupportedOptionError(f"{self._spec} does not support {name}: ask for what its script can do")
+        check_options(self._spec, self._capabilities, options)
 
     def fit_prompt(self, text: str) -> tuple[str, bool]:
         """Return the last words of a prompt, as many as the budget allows, and whether any are left out."""

@@ -6,6 +6,8 @@ import types
 
 import pytest
 
+import engine_bridge
+
 PACKAGES = ["audio", "audio.decoders", "engine_bridge", "engine_bridge.engines"]
 
 
@@ -48,3 +50,11 @@ def test_what_is_listed_comes_with_a_star_import(package):
 
 def test_the_packages_describe_themselves(package):
     assert package.__doc__.strip().endswith(".")
+
+
+def parameters_of(function):
+    return [(name, each.default, each.kind) for name, each in inspect.signature(function).parameters.items()]
+
+
+def test_the_call_that_waits_takes_what_the_stream_takes():
+    assert parameters_of(engine_bridge.transcribe) == parameters_of(engine_bridge.stream_transcript)

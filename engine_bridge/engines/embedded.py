@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine_bridge.engines.model_files import DEFAULT_MODEL, locate_model
+from engine_bridge.engines.options import check_options
 from engine_bridge.engines.protocol import (
-    TRANSCRIBE,
-    TRANSLATE,
     ClipResult,
     ClipSegment,
     DecodingOptions,
@@ -30,8 +29,6 @@ from engine_bridge.features import HOP_FRAMES, SAMPLE_RATE, WINDOW_FRAMES, WINDO
 
 DECODER_BATCH = 8
 """Clips decoded together. The text decoder gains from batches, the encoder on a CPU does not (see bench/)."""
-
-_TIMESTAMP_CHOICES = ("align", "tokens", "none")
 
 
 @dataclass(frozen=True)
@@ -158,27 +155,7 @@ class EmbeddedEngine:
 
     def check(self, options: DecodingOptions) -> None:
         """Raise UnsupportedOptionError if the model cannot honour `options`."""
-        languages = self.capabilities.languages
-        if options.language is not None and options.language not in languages:
-            known = "English only" if languages == ("en",) else ", ".join(languages)
-            raise UnsupportedOptionError(
-                f"{self.spec} does not recognise language {options.language!r} ({known}); "
-                "name a multilingual model such as embedded:small"
-            )
-        if options.task not in (TRANSCRIBE, TRANSLATE):
-            raise UnsupportedOptionError(f"task {options.task!r} is unknown: use {TRANSCRIBE} or {TRANSLATE}")
-        if options.task == TRANSLATE and not self._tokens.multilingual:
-            raise UnsupportedOptionError(f"{self.spec} is English-only and cannot translate; name a multilingual model")
-        if options.timestamps not in _TIMESTAMP_CHOICES:
-            raise UnsupportedOptionError(
-                f"timestamps {options.timestamps!r} are unknown: use one of {', '.join(_TIMESTAMP_CHOICES)}"
-            )
-        if options.beam_size < 1:
-            raise UnsupportedOptionError(f"a beam size of {options.beam_size} is impossible: use 1 for greedy search")
-        if options.temperature < 0:
-            raise UnsupportedOptionError("the temperature cannot be below 0")
-        if options.temperature > 0 and options.beam_size > 1:
-            raise UnsupportedOptionError("beam search and a temperature above 0 exclude each other: choose one")
+        check_options(self.spec, self.capabilities, options)
 
     def fit_prompt(self, text: str) -> tuple[str, bool]:
         """Return what of a prompt fits into half of the decoder's context, and whether that is less than the whole."""

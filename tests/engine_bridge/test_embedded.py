@@ -98,7 +98,7 @@ class TestTinyEn:
         ("options", "named"),
         [
             (DecodingOptions(language="de"), "English only"),
-            (DecodingOptions(task="translate"), "English-only"),
+            (DecodingOptions(task="translate"), "cannot do the task 'translate'"),
         ],
     )
     def test_what_an_english_model_cannot_do_is_refused_with_the_way_out(self, tiny_en, options, named):
