@@ -42,10 +42,10 @@ CERTAIN_CONFIDENCE = 0.8
 guess: a mean word probability of 0.6 where it fills half of the stretch, or of 0.8 where it does not, as when most of
 the stretch is music."""
 
-DOUBTED_CONFIDENCE = 0.35
+DOUBTED_CONFIDENCE = 0.5
 DOUBTED_COVERED = 0.2
 """A chunk's text counts as invented when its words are less probable than this and leave more than the rest of the
-chunk's speech uncovered: the single "you" under half a minute of music."""
+chunk's speech uncovered: the single "thank you" under half a minute of music."""
 
 SILENT_PROBABILITY = 0.6
 SILENT_LOG_PROBABILITY = -1.0
