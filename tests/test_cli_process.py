@@ -17,7 +17,9 @@ from engine_bridge import read_json
 from tests.recordings import ROOT, bursts, model_problem, reading, reading_text, wav_bytes, write_wav
 
 SCRIPTED = """
-import sys, time
+import signal, sys, time
+# Who is started in the background of a script is handed down to ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from engine_bridge.engines import open as engines
 from engine_bridge.testing import FakeEngine, clip_result
 
@@ -107,10 +109,14 @@ class TestInterruption:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        assert process.stdout.readline()  # the first clip is done, and the engine is at work on the second
-        started = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=30)
+        with process:
+            try:
+                assert process.stdout.readline()  # the first clip is done, and the engine is at work on the second
+                started = time.monotonic()
+                process.send_signal(signal.SIGINT)
+                _, told = process.communicate(timeout=30)
+            finally:
+                process.kill()
         assert time.monotonic() - started < 10
         assert process.returncode == 130
         assert told.decode() == "auricle: interrupted; files written so far are complete\n"
