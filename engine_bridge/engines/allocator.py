@@ -12,7 +12,7 @@ def keep_large_blocks() -> bool:
     """Tell the C library to keep freed memory for reuse, and return whether it will.
 
     An encoder allocates and frees blocks of tens of megabytes for each clip. By default glibc maps and unmaps each of
-    them, and the page faults cost a quarter of the encoding time (measured: bench/engine.py). This changes the whole
+    them, and the page faults cost 15 to 25 % of the encoding time (measured: bench/engine.py). This changes the whole
     process, so it is for programs, such as the command line, and not for libraries. Where the C library is another one
     nothing is changed.
     """
