@@ -143,7 +143,6 @@ class Transcription:
         self._gaps: list[Gap] = []
         self._start_seconds = seconds_from_samples(stream.offset, stream.sample_rate)
         self._done_until = self._start_seconds
-        self._speech_seconds = 0.0
         self._vote = None
         if options.language is None and engine.capabilities.detects_language:
             self._vote = LanguageVote(engine, every_chunk=per_chunk_language)
