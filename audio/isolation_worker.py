@@ -13,6 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from audio.errors import AudioError
 from audio.isolation_channel import receive, send
 from audio.source import Source
@@ -89,5 +91,5 @@ def _decode(channel: socket.socket, source: Source, open_there: Any, options: di
             if block is None:
                 break
             # Waits here while the caller is busy, so the worker is never more than a block ahead.
-            send(channel, {"kind": "block"}, memoryview(block).cast("B"))
+            send(channel, {"kind": "block"}, np.ascontiguousarray(block).data.cast("B"))
         send(channel, {"kind": "end", "warnings": decoder.warnings})

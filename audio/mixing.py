@@ -155,7 +155,7 @@ class Mixer:
         Parameters
         ----------
         block : ndarray, shape (frames, channels), float32
-            The next frames; C-contiguous.
+            The next frames, their memory in either order.
 
         Returns
         -------
@@ -179,8 +179,8 @@ class Mixer:
         return np.clip(weighted, -1.0, 1.0, out=weighted)
 
     def _unless_cancelled(self, block: NDArray[np.float32], mono: NDArray[np.float32]) -> NDArray[np.float32]:
-        heard = block if all(self._heard) else np.ascontiguousarray(block[:, self._heard])
-        flat = heard.reshape(-1)
+        heard = block if all(self._heard) else block[:, self._heard]
+        flat = heard.ravel(order="K")
         channel_energy = float(np.dot(flat, flat)) / heard.shape[1]
         mix_energy = float(np.dot(mono, mono))
         if channel_energy > _SILENCE * len(block):

@@ -111,8 +111,8 @@ def _loaded(implementation: str) -> Callable[[int, int], StreamingResampler] | s
     module, name = _CLASSES[implementation]
     try:
         opener: Callable[[int, int], StreamingResampler] = getattr(import_module(module), name)
-        trial = opener(2, 1)
-        trial.process(np.ones(4, dtype=np.float32))
+        trial = opener(16_000, 8_000)
+        trial.process(np.ones(400, dtype=np.float32))
         converted = trial.flush()
     # What a broken installation raises: a missing module or symbol, a library that does not load, an older release
     # that does not know an argument, a native part that was built for another release.

@@ -10,8 +10,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from audio.ahead import Ahead
 from audio.channels import ChannelReduction
 from audio.decoders import Decoder, open_decoder
+from audio.decoders.protocol import Block
 from audio.errors import DecodeError
 from audio.info import AudioInfo
 from audio.isolation import Isolation
@@ -24,6 +26,9 @@ from audio.source import AudioSource
 
 SPEECH_RATE = 16_000
 """The sample rate of the pipeline, in Hz: that of Whisper and nearly every other speech model."""
+
+_BLOCKS_AHEAD = 4
+"""Blocks, of up to a second, that are decoded while the one before them is resampled."""
 
 
 class MonoStream:
@@ -85,7 +90,10 @@ class MonoStream:
         if selection.is_range and selection.resampled_to is not None:
             self.offset, self._stop = selection.resampled_frames()
         self._unwanted = self.offset - begin
-        self._blocks = self._mono_blocks()
+        # Where nothing is resampled there is nothing to do side by side.
+        decoded = decoder.blocks()
+        self._ahead = None if info.sample_rate == self.sample_rate else Ahead(decoded, _BLOCKS_AHEAD, "auricle-blocks")
+        self._blocks = self._mono_blocks(decoded if self._ahead is None else self._ahead)
 
     @property
     def duration(self) -> float:
@@ -108,10 +116,10 @@ class MonoStream:
         """
         return self._blocks
 
-    def _mono_blocks(self) -> Iterator[NDArray[np.float32]]:
+    def _mono_blocks(self, decoded: Iterator[Block]) -> Iterator[NDArray[np.float32]]:
         failure: DecodeError | None = None
         try:
-            for block in self._decoder.blocks():
+            for block in decoded:
                 yield from self._counted(self._resampler.process(self._mixer.mix(block)))
         except DecodeError as error:
             failure = error
@@ -133,6 +141,8 @@ class MonoStream:
 
     def close(self) -> None:
         """Let go of the source. It may be called at any time and more than once."""
+        if self._ahead is not None:
+            self._ahead.close()
         self._decoder.close()
 
     def __enter__(self) -> Self:

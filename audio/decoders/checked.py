@@ -141,7 +141,7 @@ class CheckedDecoder(DecoderBase):
     def _checked(self, block: Block) -> Iterator[Block]:
         """Replace what is not a number by silence, and cut a block to seconds."""
         rate, channels = self._info.sample_rate, self._info.channels
-        block = np.ascontiguousarray(block, dtype=np.float32)
+        block = np.asarray(block, dtype=np.float32)
         if not np.isfinite(np.sum(block)):
             finite = np.isfinite(block)
             self._repaired += int(finite.size - np.count_nonzero(finite))

@@ -14,7 +14,8 @@ from audio.selection import EVERYTHING, Selection
 from audio.source import Source
 
 Block = NDArray[np.float32]
-"""Decoded audio: shape (frames, channels), C-contiguous, nominally in [-1, 1]."""
+"""Decoded audio: shape (frames, channels), float32, nominally in [-1, 1]. Its memory may be in either order, as the
+library gives it: planes of one channel each, or frames."""
 
 
 class Decoder(Protocol):

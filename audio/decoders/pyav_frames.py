@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from fractions import Fraction
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from audio.decoders.array_decoder import scaled
 from audio.decoders.protocol import Block
@@ -30,14 +27,14 @@ _BATCH_SECONDS = 0.5
 _LEAST_FRAMES = 1 << 12
 """At least so many frames are joined, whatever rate they state: at 1 Hz each would be handled on its own."""
 
-Form = tuple[int, int, str, str, Fraction | None]
-"""Sample rate, channels, layout, sample format and time base."""
+Form = tuple[int, int, str, str]
+"""Sample rate, channels, layout and sample format."""
 
 
 def form_of(frame: AudioFrame) -> Form:
     """Return what tells whether two frames can go through the same queue and resampler."""
     layout = frame.layout
-    return frame.sample_rate, layout.nb_channels, layout.name, frame.format.name, frame.time_base
+    return frame.sample_rate, layout.nb_channels, layout.name, frame.format.name
 
 
 class FrameConverter:
@@ -66,6 +63,7 @@ class FrameConverter:
         self._form = form_of(first)
         self._native = self._form[:2]
         self._batch = max(round(_BATCH_SECONDS * self._rate), _LEAST_FRAMES)
+        self._enough = min(self._batch, max(self._rate, _LEAST_FRAMES))
         self._new_queue = av.AudioFifo
         self._queue = av.AudioFifo()
         self._queued = 0
@@ -73,32 +71,42 @@ class FrameConverter:
         self._frames = 0
         self.warnings: list[str] = []
 
-    def convert(self, frame: AudioFrame) -> Iterator[Block]:
-        """Take a frame and yield what is ready.
+    def convert(self, frame: AudioFrame) -> Sequence[Block]:
+        """Take a frame and return what is ready.
 
         Parameters
         ----------
         frame : AudioFrame
             The next frame of the stream. Its timestamp is lost.
 
-        Yields
-        ------
-        ndarray, shape (frames, channels), float32
+        Returns
+        -------
+        sequence of ndarray, shape (frames, channels), float32
             None of them empty; most often there is none, then one of half a second.
 
         """
         form = form_of(frame)
-        if form != self._form:
-            yield from self.flush()
-            if form[:2] != self._form[:2]:
-                self._note(form)
-            self._form = form
+        before = self._changed_to(form) if form != self._form else ()
         # At timestamps that jump the queue would fail, and the resampler insert silence or drop samples.
         frame.pts = None
-        self._queue.write(frame)
+        try:
+            self._queue.write(frame)
+        except ValueError:  # its time base has changed; asking each frame for it costs more than all the rest
+            before = (*before, *self.flush())
+            self._queue.write(frame)
         self._queued += frame.samples
-        if self._queued >= min(self._batch, max(form[0], _LEAST_FRAMES)):
-            yield from self._drain()
+        if self._queued < self._enough:
+            return before
+        return (*before, *self._drain())
+
+    def _changed_to(self, form: Form) -> Sequence[Block]:
+        """Begin with frames of another form, and return what was held back of the one before."""
+        held = tuple(self.flush())
+        if form[:2] != self._form[:2]:
+            self._note(form)
+        self._form = form
+        self._enough = min(self._batch, max(form[0], _LEAST_FRAMES))
+        return held
 
     def flush(self) -> Iterator[Block]:
         """Yield all that is held back, and begin afresh."""
@@ -124,7 +132,7 @@ class FrameConverter:
         """Return a frame's samples, through the resampler where its form is not the first frame's."""
         import av
 
-        rate, channels, _, sample_format, _ = self._form
+        rate, channels, _, sample_format = self._form
         crash = frame.format.is_planar and channels > _MOST_PLANES
         if (rate, channels) == self._native and sample_format in _READABLE and not crash:
             return self._counted([frame])
@@ -152,5 +160,5 @@ def _samples(frame: AudioFrame) -> Block:
     """Return a frame as (frames, channels) float32, whether it is planar or packed, integer or float."""
     array = frame.to_ndarray()
     if frame.format.is_planar:
-        return np.ascontiguousarray(scaled(array).T)
+        return scaled(array).T
     return scaled(array.reshape(-1, frame.layout.nb_channels))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from audio.decoders.base import BackendBase, DecoderBase, translated
 from audio.decoders.containment import is_recording
 from audio.decoders.protocol import Block
@@ -230,7 +228,7 @@ class TorchCodecDecoder(DecoderBase):
                 if "No audio frames were decoded" in str(error):
                     return None
                 raise
-            return np.ascontiguousarray(data.numpy().T), float(first)
+            return data.numpy().T, float(first)
 
     def close(self) -> None:
         """Let go of the decoder and close the file."""

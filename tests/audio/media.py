@@ -94,7 +94,6 @@ def decoded(decoder):
     with decoder:
         for block in decoder.blocks():
             assert block.dtype == np.float32
-            assert block.flags.c_contiguous
             assert block.shape[1] == decoder.info.channels
             assert 0 < len(block) <= decoder.info.sample_rate
             blocks.append(block)

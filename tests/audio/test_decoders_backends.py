@@ -171,6 +171,15 @@ def blocks_of(samples, size=3000):
     return [samples[start : start + size] for start in range(0, len(samples), size)]
 
 
+def test_auto_gives_opus_to_ffmpeg_first(monkeypatch):
+    install(monkeypatch, *(Canned(name, [signal(0.5)]) for name in AUTO_ORDER))
+    opus = written(SAMPLES, container="OGG", subtype="OPUS")
+    vorbis = written(SAMPLES, container="OGG", subtype="VORBIS")
+    assert open_decoder(opus).info.backend == "torchcodec"
+    assert open_decoder(opus, workers=2).info.backend == "pyav"
+    assert open_decoder(vorbis).info.backend == "soundfile"
+
+
 def test_auto_keeps_what_it_has_and_goes_on_with_the_next(monkeypatch):
     error = UnreadableAudioError("<bytes>", "soundfile cannot read it (bad block)")
     install(
