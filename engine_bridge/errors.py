@@ -8,6 +8,9 @@
     ├── EngineUnavailableError   (ImportError) an engine whose library is absent or cannot load here
     ├── UnsupportedOptionError   (ValueError)  something this engine or model cannot do
     ├── EngineError                            the engine failed while recognising
+    │   └── EngineDeadError                    the engine is gone; lists what it did not finish
+    ├── EmbeddingError           (ValueError)  encoder states that do not fit the model, or are no numbers
+    ├── MediaError               (ValueError)  audio that a request names and that may not or cannot be had
     ├── TranscriptFormatError    (ValueError)  a text that is no transcript of a version known here
     └── OutputError              (OSError)     a transcript that cannot be written
 """
@@ -56,6 +59,33 @@ class UnsupportedOptionError(EngineBridgeError, ValueError):
 
 class EngineError(EngineBridgeError):
     """The engine failed while recognising."""
+
+
+class EngineDeadError(EngineError):
+    """The engine is gone, and with it what it had not finished.
+
+    Attributes
+    ----------
+    unfinished : tuple of str
+        The clips that were submitted and have no answer, in the order they were submitted.
+
+    """
+
+    def __init__(self, message: str, unfinished: tuple[str, ...] = ()) -> None:
+        super().__init__(message, unfinished)
+        self.message = message
+        self.unfinished = unfinished
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class EmbeddingError(EngineBridgeError, ValueError):
+    """Encoder states that do not fit the model, or that are no numbers."""
+
+
+class MediaError(EngineBridgeError, ValueError):
+    """Audio that a request names by address may not be read here, or cannot be had."""
 
 
 class TranscriptFormatError(EngineBridgeError, ValueError):

@@ -115,7 +115,7 @@ def read_answer(status: int, headers: Mapping[str, str], body: bytes) -> dict[st
 
     """
     if status in BUSY_STATUSES:
-        raise Busy(f"answered {status}: {_message_of(_parsed(body), body)}", _pause_of(headers))
+        raise Busy(f"answered {status}: {_message_of(_parsed(body), body)}", retry_after(headers))
     if status >= 500:
         raise Failed(f"answered {status}: {_message_of(_parsed(body), body)}")
     document = _parsed(body)
@@ -187,7 +187,7 @@ def _least_size(text: str) -> int | None:
     return min((size for size in sizes if size > 0), default=None)
 
 
-def _pause_of(headers: Mapping[str, str]) -> float | None:
+def retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds that Retry-After asks for, in either of its forms (RFC 9110, 10.2.3)."""
     value = next((text for name, text in headers.items() if name.casefold() == "retry-after"), "").strip()
     if value.isdecimal():
