@@ -3,16 +3,20 @@
 import os
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from audio.chunk import Chunk
+from audio.positions import samples_from_seconds
+from engine_bridge.embeddings import AudioEmbedding
+from engine_bridge.engines.clip_queue import ClipQueue, ClipRequest
+from engine_bridge.engines.encoding import Intake, encoded_chunks
 from engine_bridge.engines.model_files import DEFAULT_MODEL, locate_model
 from engine_bridge.engines.options import check_options
 from engine_bridge.engines.protocol import (
@@ -22,22 +26,20 @@ from engine_bridge.engines.protocol import (
     EngineCapabilities,
     LanguageProbabilities,
 )
-from engine_bridge.engines.whisper_tokens import MAX_CONTEXT_TOKENS, WhisperTokens
+from engine_bridge.engines.whisper_tokens import MAX_CONTEXT_TOKENS, MAX_PROMPT_TOKENS, WhisperTokens
 from engine_bridge.engines.word_times import words_from_alignment
 from engine_bridge.errors import EngineError, EngineUnavailableError, UnsupportedOptionError
 from engine_bridge.features import HOP_FRAMES, SAMPLE_RATE, WINDOW_FRAMES, WINDOW_SECONDS, log_mel_spectrogram
+from engine_bridge.models.info import ModelFiles
+from engine_bridge.models.whisper import whisper_info
 
 DECODER_BATCH = 8
 """Clips decoded together. The text decoder gains from batches, the encoder on a CPU does not (see bench/)."""
 
+SAMPLES_PER_STATE = 2 * HOP_FRAMES
+"""How far apart the encoder's states are: it halves the features in time."""
 
-@dataclass(frozen=True)
-class _Request:
-    """A clip that waits for a worker. Without options it only asks for the language."""
-
-    samples: NDArray[np.float32]
-    options: DecodingOptions | None
-    future: "Future[Any]"
+_NO_SAMPLES = np.zeros(0, dtype=np.float32)
 
 
 class EmbeddedEngine:
@@ -60,6 +62,10 @@ class EmbeddedEngine:
         Threads of each worker on a CPU; None for one.
     batch_size : int
         Most clips decoded together.
+    limit_mm_per_prompt : mapping or None
+        ``{"audio": 0}`` refuses audio and leaves embeddings.
+    enable_mm_embeds : bool
+        Whether embeddings are taken in place of audio.
 
     Raises
     ------
@@ -79,6 +85,8 @@ class EmbeddedEngine:
         workers: int | None = None,
         threads: int | None = None,
         batch_size: int = DECODER_BATCH,
+        limit_mm_per_prompt: Mapping[str, int] | None = None,
+        enable_mm_embeds: bool = False,
     ) -> None:
         folder = locate_model(model)
         try:
@@ -109,12 +117,14 @@ class EmbeddedEngine:
             ) from error
         self._tokens = WhisperTokens(folder, multilingual=self._model.is_multilingual)
         self._spec = f"embedded:{model}"
+        info = whisper_info(ModelFiles(model, {}, {"is_multilingual": self._model.is_multilingual}))
+        self._intake = Intake(self._spec, info, limit_mm_per_prompt, enable_mm_embeds=enable_mm_embeds)
+        self._state_shape: tuple[int, int] | None = None
         self._encoder_batch = 1 if on_cpu else batch_size
         self._batch_size = batch_size
         self._seconds = dict.fromkeys(("features", "encode", "decode", "align"), 0.0)
-        self._waiting: deque[_Request] = deque()
-        self._changed = threading.Condition()
-        self._closed = False
+        self._queue = ClipQueue(self._spec)
+        self._timing = threading.Lock()
         self._description = f"CTranslate2 {ctranslate2.__version__}, {device}, {self._model.compute_type}"
         self._workers = [
             threading.Thread(target=self._work, name=f"auricle-embedded-{number}", daemon=True)
@@ -146,6 +156,9 @@ class EmbeddedEngine:
             timestamps=True,
             word_times=True,
             beam_search=True,
+            embeddings=True,
+            max_prompt_tokens=MAX_PROMPT_TOKENS,
+            max_output_tokens=MAX_CONTEXT_TOKENS,
         )
 
     @property
@@ -163,47 +176,61 @@ class EmbeddedEngine:
 
     def submit(self, samples: NDArray[np.float32], options: DecodingOptions) -> "Future[ClipResult]":
         """Hand over one clip of at most 30 s at 16 kHz, shape (frames,), float32."""
+        self._intake.check_audio()
         self.check(options)
         return self._enqueue(samples, options)
+
+    def encode(self, chunks: Iterable[Chunk]) -> Iterator[AudioEmbedding]:
+        """Yield the encoder's states of each chunk, shape (1500, hidden size), while those after it are at work."""
+        self._intake.check_audio()
+        return encoded_chunks(
+            chunks,
+            lambda samples: self._enqueue(samples, None, wants_states=True),
+            in_flight=self.preferred_in_flight,
+            samples_per_state=SAMPLES_PER_STATE,
+            model=self.spec,
+        )
+
+    def submit_embedding(self, embedding: AudioEmbedding, options: DecodingOptions) -> "Future[ClipResult]":
+        """Hand over one clip's states in place of its audio; see `EncodingEngine.submit_embedding`."""
+        states = self._intake.admitted(embedding, self._shape_of_states)
+        self.check(options)
+        frames = min(samples_from_seconds(embedding.clip_seconds, SAMPLE_RATE), WINDOW_FRAMES)
+        return self._queue.put(ClipRequest(_NO_SAMPLES, options, Future(), states=states, embedded_frames=frames))
+
+    def _shape_of_states(self) -> tuple[int, int]:
+        if self._state_shape is None:
+            _, frames, hidden_size = self._states([_NO_SAMPLES]).shape
+            self._state_shape = (frames, hidden_size)
+        return self._state_shape
 
     def detect_language(self, samples: NDArray[np.float32]) -> "Future[LanguageProbabilities]":
         """Tell the language of one clip, as codes with probabilities."""
         if not self._tokens.multilingual:
             raise UnsupportedOptionError(f"{self.spec} is English-only and cannot detect languages")
+        self._intake.check_audio()
         return self._enqueue(samples, None)
 
-    def _enqueue(self, samples: NDArray[np.float32], options: DecodingOptions | None) -> "Future[Any]":
+    def _enqueue(
+        self, samples: NDArray[np.float32], options: DecodingOptions | None, *, wants_states: bool = False
+    ) -> "Future[Any]":
         if samples.ndim != 1 or len(samples) > WINDOW_FRAMES:
             raise ValueError(f"a clip has shape (frames,) with at most {WINDOW_FRAMES} frames, not {samples.shape}")
-        future: Future[Any] = Future()
-        with self._changed:
-            if self._closed:
-                raise EngineError(f"{self.spec} is closed")
-            self._waiting.append(_Request(samples, options, future))
-            self._changed.notify()
-        return future
+        return self._queue.put(ClipRequest(samples, options, Future(), wants_states))
 
     def timings(self) -> Mapping[str, float]:
         """Seconds spent in features, encode, decode and align, added up over the workers."""
-        with self._changed:
+        with self._timing:
             return dict(self._seconds)
 
     def close(self) -> None:
         """Stop the workers after their current batch; clips still waiting are cancelled."""
-        with self._changed:
-            self._closed = True
-            waiting = list(self._waiting)
-            self._waiting.clear()
-            self._changed.notify_all()
-        # Outside the lock, for callbacks run here and may ask the engine. The second call wakes who waits.
-        for request in waiting:
-            if request.future.cancel():
-                request.future.set_running_or_notify_cancel()
+        self._queue.close()
         for worker in self._workers:
             worker.join()
 
     def _work(self) -> None:
-        while (batch := self._take_batch()) is not None:
+        while (batch := self._queue.take(self._batch_size, len(self._workers))) is not None:
             running = [request for request in batch if request.future.set_running_or_notify_cancel()]
             if not running:
                 continue
@@ -218,38 +245,20 @@ class EmbeddedEngine:
                 for request, result in zip(running, results, strict=True):
                     request.future.set_result(result)
 
-    def _take_batch(self) -> list[_Request] | None:
-        """Wait for clips and take those that can be decoded together; None when the engine is closed."""
-        with self._changed:
-            while not self._waiting:
-                if self._closed:
-                    return None
-                self._changed.wait()
-            # A fair share each, so that a short queue keeps all workers busy rather than one.
-            share = -(-len(self._waiting) // len(self._workers))
-            first = self._waiting.popleft()
-            batch = [first]
-            kept: deque[_Request] = deque()
-            while self._waiting and len(batch) < min(share, self._batch_size):
-                request = self._waiting.popleft()
-                (batch if request.options == first.options else kept).append(request)
-            self._waiting.extendleft(reversed(kept))
-            if self._waiting:
-                self._changed.notify()
-            return batch
-
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
         start = time.perf_counter()
         try:
             yield
         finally:
-            with self._changed:
+            with self._timing:
                 self._seconds[stage] += time.perf_counter() - start
 
-    def _process(self, batch: Sequence[_Request]) -> Sequence[Any]:
-        encoded = self._encode([request.samples for request in batch])
+    def _process(self, batch: Sequence[ClipRequest]) -> Sequence[Any]:
+        encoded = self._encode(batch)
         options = batch[0].options
+        if batch[0].wants_states:
+            return list(encoded.astype(np.float32, copy=False))
         if options is None:
             return self._languages(encoded)
         if options.language is not None or not self._tokens.multilingual:
@@ -259,14 +268,21 @@ class EmbeddedEngine:
         results: dict[int, ClipResult] = {}
         for language in dict.fromkeys(code for code, _ in languages):
             members = [index for index, (code, _) in enumerate(languages) if code == language]
-            frames = [len(batch[index].samples) for index in members]
+            frames = [batch[index].frames for index in members]
             decoded = self._decode(encoded[members], frames, language, options)
             for index, result in zip(members, decoded, strict=True):
                 results[index] = replace(result, language_probability=languages[index][1])
         return [results[index] for index in range(len(batch))]
 
-    def _encode(self, clips: Sequence[NDArray[np.float32]]) -> NDArray[Any]:
-        """Return the encoder's states, shape (clips, 1500, hidden size)."""
+    def _encode(self, batch: Sequence[ClipRequest]) -> NDArray[Any]:
+        """Return the encoder's states, shape (clips, 1500, hidden size), as they were given or computed here."""
+        clips = [request.samples for request in batch if request.states is None]
+        if len(clips) == len(batch):
+            return self._states(clips)
+        computed = iter(self._states(clips) if clips else ())
+        return np.stack([next(computed) if request.states is None else request.states for request in batch])
+
+    def _states(self, clips: Sequence[NDArray[np.float32]]) -> NDArray[Any]:
         with self._timed("features"):
             features = [log_mel_spectrogram(clip, self._model.n_mels) for clip in clips]
         with self._timed("encode"):

@@ -1,12 +1,16 @@
 """What an engine is to the rest of the program."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from audio.chunk import Chunk
+    from engine_bridge.embeddings import AudioEmbedding
 
 TRANSCRIBE = "transcribe"
 TRANSLATE = "translate"
@@ -37,6 +41,12 @@ class EngineCapabilities:
         Whether it can time single words.
     beam_search : bool
         Whether it can search with more than one beam.
+    embeddings : bool
+        Whether it gives the encoder's states of a clip and takes them in place of audio: see `EncodingEngine`.
+    max_prompt_tokens : int or None
+        The longest text before a clip, in tokens; None where that is not known.
+    max_output_tokens : int or None
+        The longest text of one clip, in tokens; None where that is not known.
 
     """
 
@@ -48,6 +58,9 @@ class EngineCapabilities:
     timestamps: bool
     word_times: bool
     beam_search: bool
+    embeddings: bool = False
+    max_prompt_tokens: int | None = None
+    max_output_tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -172,3 +185,29 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Give back what the engine holds. Clips still waiting are cancelled."""
+
+
+class EncodingEngine(Engine, Protocol):
+    """An engine that gives the encoder's states of clips; one whose capabilities name `embeddings` is one."""
+
+    def encode(self, chunks: "Iterable[Chunk]") -> "Iterator[AudioEmbedding]":
+        """Return the encoder's states of each chunk in turn, while those after it are at work.
+
+        Raises
+        ------
+        EngineError
+            If the engine fails.
+
+        """
+
+    def submit_embedding(self, embedding: "AudioEmbedding", options: DecodingOptions) -> "Future[ClipResult]":
+        """Hand over a clip's encoder states in place of its audio.
+
+        Raises
+        ------
+        EmbeddingError
+            If the states do not fit the model or are no numbers.
+        UnsupportedOptionError
+            If the engine was opened without ``enable_mm_embeds``, or cannot honour the options.
+
+        """

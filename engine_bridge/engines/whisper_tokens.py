@@ -85,6 +85,10 @@ class WhisperTokens:
         names = (token[2:-2] for token in tokens if token.startswith("<|") and token.endswith("|>"))
         return tuple(sorted(name for name in names if name.isalpha() and name.islower() and len(name) in (2, 3)))
 
+    def language_tokens(self) -> dict[int, str]:
+        """Return the tokens that name a language, with its code; none for an English-only model."""
+        return {self._required(f"<|{code}|>"): code for code in self.languages()} if self.multilingual else {}
+
     def start_sequence(self, language: str | None, task: str) -> list[int]:
         """Return the tokens that open a transcript, without the timestamp choice."""
         sequence = [self.start_of_transcript]

@@ -118,9 +118,9 @@ class TestTinyEn:
 def _request(clip, options=None):
     from concurrent.futures import Future
 
-    from engine_bridge.engines.embedded import _Request
+    from engine_bridge.engines.clip_queue import ClipRequest
 
-    return _Request(clip, options or DecodingOptions(), Future())
+    return ClipRequest(clip, options or DecodingOptions(), Future())
 
 
 class TestMultilingual:
