@@ -56,6 +56,11 @@ class MediaPolicy:
     deadline_seconds : float
         Seconds that one download may take, with all its attempts.
 
+    Raises
+    ------
+    ValueError
+        A number makes no sense.
+
     """
 
     allowed_domains: tuple[str, ...] = ()
@@ -64,6 +69,12 @@ class MediaPolicy:
     max_bytes: int | None = 256 << 20
     max_redirects: int = 3
     deadline_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_bytes", "deadline_seconds"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} is {value!r}: give a number above 0")
 
     def check_size(self, name: str, size: int) -> None:
         """Raise MediaError if a recording of so many bytes is too large."""
@@ -160,21 +171,23 @@ def _local(url: str, policy: MediaPolicy) -> tuple[str, IO[bytes]]:
     except (OSError, ValueError, RuntimeError) as error:
         raise refusal from error
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or not _is_within(descriptor, folder):
-            raise refusal
-        policy.check_size(_shown(url), status.st_size)
-        file = os.fdopen(descriptor, "rb")
+        size = _size_within(descriptor, folder)
+        if size is not None:
+            policy.check_size(_shown(url), size)
+            return real.name, os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
         raise
-    return real.name, file
+    os.close(descriptor)
+    raise refusal
 
 
-def _is_within(descriptor: int, folder: str) -> bool:
-    """Return whether an open file lies in a folder, where the system can tell."""
+def _size_within(descriptor: int, folder: str) -> int | None:
+    """Return an open file's size; None if it is no regular file or, where the system can tell, not in the folder."""
+    status = os.fstat(descriptor)
     link = f"/proc/self/fd/{descriptor}"
-    return not os.path.exists(link) or Path(os.path.realpath(link)).is_relative_to(folder)  # noqa: PTH110 - a link
+    is_elsewhere = os.path.exists(link) and not Path(os.path.realpath(link)).is_relative_to(folder)  # noqa: PTH110
+    return None if is_elsewhere or not stat.S_ISREG(status.st_mode) else status.st_size
 
 
 class Download:

@@ -1,0 +1,1 @@
+"""OpenAI's audio endpoints on any engine: mounted in vLLM's server by `engine_bridge.vllm_plugin`, or an app alone."""
