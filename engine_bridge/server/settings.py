@@ -7,6 +7,7 @@ from typing import Any
 from audio.decoders.auto import AUTO_ORDER
 from audio.isolation import Isolation
 from audio.limits import DecodeLimits
+from audio.stream import SPEECH_RATE
 from engine_bridge.errors import UnsupportedOptionError
 from engine_bridge.media import MediaPolicy
 
@@ -34,6 +35,9 @@ class ServerSettings:
         What decoding one recording may cost; `DecodeLimits.strict()` by default.
     max_chat_seconds : float or None
         Seconds of audio in a part of a chat, which is held in memory as a whole.
+    sample_rate : int or None
+        Samples per second of the audio in chats: 16 kHz, which the models expect, so that nothing is resampled twice;
+        None keeps the recording's own.
     isolate : bool
         Decode in a process of its own, so that a crash or a hang in a codec costs one request. It adds its start to
         each request, about a third of a second.
@@ -52,6 +56,7 @@ class ServerSettings:
     audio_backend: str = "auto"
     limits: DecodeLimits = field(default_factory=DecodeLimits.strict)
     max_chat_seconds: float | None = 600.0
+    sample_rate: int | None = SPEECH_RATE
     isolate: bool = True
     max_recordings: int = 64
     media: MediaPolicy = field(default_factory=MediaPolicy)
@@ -59,7 +64,7 @@ class ServerSettings:
     def __post_init__(self) -> None:
         if self.audio_backend not in BACKENDS:
             raise ValueError(f"there is no audio backend {self.audio_backend!r}: choose {', '.join(BACKENDS)}")
-        for name in ("max_chat_seconds", "max_recordings"):
+        for name in ("max_chat_seconds", "sample_rate", "max_recordings"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} is {value!r}: give a number above 0")
@@ -79,7 +84,8 @@ class ServerSettings:
         ----------
         options : mapping or None
             ``audio_backend``; the fields of `DecodeLimits`, where null sets no limit; ``max_chat_seconds``,
-            ``isolate`` and ``max_recordings``; ``allow_private_addresses`` and ``fetch_seconds`` for addresses.
+            ``sample_rate``, ``isolate`` and ``max_recordings``; for addresses, ``allow_private_addresses`` and
+            ``fetch_seconds``.
         allowed_domains, allowed_local_path
             See `MediaPolicy`.
         allow_redirects : bool
@@ -174,6 +180,7 @@ _OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     "audio_backend": _text,
     **dict.fromkeys(_LIMITS, _limit),
     "max_chat_seconds": _limit,
+    "sample_rate": lambda name, value: None if value is None else _count(name, value),
     "isolate": _truth,
     "max_recordings": _count,
     "allow_private_addresses": _truth,

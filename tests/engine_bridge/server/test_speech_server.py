@@ -117,7 +117,7 @@ def test_words_are_timed_where_they_are_asked_for(client, long):
     assert [word["word"] for word in body["words"]] == long.names
     for word, (start, end, _) in zip(body["words"], long.words, strict=True):
         assert word["start"] == pytest.approx(start, abs=0.1)
-        assert word["end"] == pytest.approx(end, abs=0.1)
+        assert end - 0.1 <= word["end"] < end + 0.6  # a word lasts into the pause after it
     assert "segments" not in body
 
 
