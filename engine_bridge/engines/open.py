@@ -1,5 +1,9 @@
 """Engines by specification."""
 
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
 from engine_bridge.engines.model_files import DEFAULT_MODEL
 from engine_bridge.engines.protocol import Engine
 from engine_bridge.errors import EngineSpecError
@@ -8,7 +12,7 @@ DEFAULT_SPEC = f"embedded:{DEFAULT_MODEL}"
 """The engine used when none is named."""
 
 
-def open_engine(spec: str = DEFAULT_SPEC) -> Engine:
+def open_engine(spec: str = DEFAULT_SPEC, **engine_args: Any) -> Engine:
     """Open an engine.
 
     Parameters
@@ -16,12 +20,17 @@ def open_engine(spec: str = DEFAULT_SPEC) -> Engine:
     spec : str
         ``embedded`` or ``embedded:MODEL``, where MODEL is a name such as ``tiny.en``, a folder with a CTranslate2
         model, or a hub repository ``owner/name``. ``http://HOST:PORT/v1#MODEL``, also with ``https`` and with several
-        addresses separated by commas, is a model on OpenAI-compatible servers: see `HttpEngine`.
+        addresses separated by commas, is a model on OpenAI-compatible servers: see `HttpEngine`. ``vllm:MODEL``, with a
+        folder in Hugging Face's layout, a hub repository or a size of Whisper, is a model in vLLM in this process: see
+        `VllmEngine`.
+    **engine_args
+        What the engine's class takes by name, such as ``device`` and ``compute_type`` of `EmbeddedEngine`,
+        ``max_concurrency`` of `HttpEngine`, or any argument of vLLM's own engine.
 
     Raises
     ------
     EngineSpecError
-        If the specification cannot be understood.
+        If the specification cannot be understood, or the engine takes no argument of a name.
     ModelNotFoundError
         If no place holds the model.
     EngineUnavailableError
@@ -31,13 +40,30 @@ def open_engine(spec: str = DEFAULT_SPEC) -> Engine:
     if spec.startswith(("http://", "https://")):
         from engine_bridge.engines.http_engine import HttpEngine
 
-        return HttpEngine(spec)
+        return HttpEngine(spec, **_known(spec, HttpEngine, engine_args))
     kind, separator, model = spec.partition(":")
     if kind == "embedded" and not (separator and not model):
         from engine_bridge.engines.embedded import EmbeddedEngine
 
-        return EmbeddedEngine(model or DEFAULT_MODEL)
+        return EmbeddedEngine(model or DEFAULT_MODEL, **_known(spec, EmbeddedEngine, engine_args))
+    if kind == "vllm" and model:
+        from engine_bridge.engines.vllm_engine import VllmEngine
+
+        return VllmEngine(model, **engine_args)
     raise EngineSpecError(
         f"engine {spec!r} is not understood: use embedded:MODEL with a model name, a folder or a hub repository, "
-        f"for example {DEFAULT_SPEC}, or http://HOST:PORT/v1#MODEL for a server"
+        f"for example {DEFAULT_SPEC}, vllm:MODEL for vLLM in this process, or http://HOST:PORT/v1#MODEL for a server"
     )
+
+
+def _known(spec: str, engine: type, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an engine's arguments, if it takes them all; vLLM tells by itself which are its own."""
+    takes = [
+        name
+        for name, parameter in inspect.signature(engine).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+    for name in arguments:
+        if name not in takes:
+            raise EngineSpecError(f"{spec} takes no argument {name!r}: it takes {', '.join(sorted(takes))}")
+    return arguments

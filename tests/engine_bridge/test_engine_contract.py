@@ -1,4 +1,8 @@
-"""What every engine keeps to, whatever is behind it. A new engine joins by a function in `ENGINES`."""
+"""What every engine keeps to, whatever is behind it. A new engine joins by a function in `ENGINES`.
+
+vLLM's engines join where vLLM is installed (``.ci/vllm-environment`` makes such a place). Starting one takes a minute,
+so they are shared with other test modules and closed at the end (tests/vllm closes one on purpose).
+"""
 
 import threading
 from concurrent.futures import CancelledError, Future
@@ -7,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from audio.chunk import Chunk
 from audio.positions import samples_from_seconds
 from engine_bridge.engines.protocol import ClipResult, DecodingOptions
 from engine_bridge.errors import EngineError, UnsupportedOptionError
@@ -30,20 +35,50 @@ def embedded_random(request):
     return EmbeddedEngine(str(request.getfixturevalue("random_whisper")), device="cpu", workers=2)
 
 
-ENGINES = [fake_english, fake_multilingual, embedded_random]
+def vllm_english(request):
+    from tests.vllm_engines import shared_engine
+
+    return shared_engine(request, "tiny.en")
+
+
+def vllm_multilingual(request):
+    from tests.vllm_engines import shared_engine
+
+    return shared_engine(request, "multilingual")
+
+
+def slow_to_start(function):
+    # vLLM and what it imports warn of their own future.
+    return pytest.param(function, marks=[pytest.mark.timeout(900), pytest.mark.filterwarnings("ignore")])
+
+
+SHARED = {vllm_english, vllm_multilingual}
+ENGINES = [fake_english, fake_multilingual, embedded_random, *map(slow_to_start, (vllm_english, vllm_multilingual))]
 
 
 @pytest.fixture(scope="module", params=ENGINES)
 def open_one(request):
     """Return a function that opens an engine which the test closes."""
-    return lambda: request.param(request)
+
+    def opened():
+        return request.param(request)
+
+    opened.is_shared = request.param in SHARED
+    return opened
 
 
 @pytest.fixture(scope="module")
 def engine(open_one):
     opened = open_one()
     yield opened
-    opened.close()
+    if not open_one.is_shared:
+        opened.close()
+
+
+def plain(engine, **changes):
+    """Return options with the times that the engine has, and the changes."""
+    times = "align" if engine.capabilities.word_times else "none"
+    return replace(DecodingOptions(timestamps=times), **changes)
 
 
 def clip(engine, seconds=2.0, hertz=800):
@@ -82,7 +117,7 @@ def test_it_names_itself_and_what_it_can_do(engine):
 
 
 def test_a_clip_gives_a_future_with_a_result(engine):
-    future = engine.submit(clip(engine), DecodingOptions())
+    future = engine.submit(clip(engine), plain(engine))
     assert isinstance(future, Future)
     result = future.result(SECONDS)
     assert_is_result(result, 2.0)
@@ -103,43 +138,42 @@ def test_every_kind_of_times_is_given_or_refused_by_name(engine, timestamps):
 @pytest.mark.parametrize("frames", [0, 1, 160, 161])
 def test_tiny_clips_are_answered_within_their_length(engine, frames):
     samples = clip(engine)[:frames]
-    assert_is_result(
-        engine.submit(samples, DecodingOptions()).result(SECONDS), frames / engine.capabilities.sample_rate
-    )
+    assert_is_result(engine.submit(samples, plain(engine)).result(SECONDS), frames / engine.capabilities.sample_rate)
 
 
 def test_the_longest_clip_is_taken_and_a_longer_one_refused(engine):
     longest = clip(engine, engine.capabilities.max_clip_seconds)
-    assert_is_result(engine.submit(longest, DecodingOptions()).result(SECONDS), engine.capabilities.max_clip_seconds)
+    assert_is_result(engine.submit(longest, plain(engine)).result(SECONDS), engine.capabilities.max_clip_seconds)
     with pytest.raises(ValueError, match=str(len(longest))):
-        engine.submit(np.append(longest, np.float32(0)), DecodingOptions())
+        engine.submit(np.append(longest, np.float32(0)), plain(engine))
 
 
 def test_a_clip_with_channels_is_refused(engine):
     with pytest.raises(ValueError, match=r"\(frames,\)"):
-        engine.submit(np.zeros((100, 2), dtype=np.float32), DecodingOptions())
+        engine.submit(np.zeros((100, 2), dtype=np.float32), plain(engine))
 
 
 def test_a_clip_is_not_changed(engine):
     samples = clip(engine)
     samples.flags.writeable = False
     before = samples.copy()
-    engine.submit(samples, DecodingOptions()).result(SECONDS)
+    engine.submit(samples, plain(engine)).result(SECONDS)
     np.testing.assert_array_equal(samples, before)
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
+    ("changes", "named"),
     [
-        (DecodingOptions(language="xx"), "'xx'"),
-        (DecodingOptions(task="summarise"), "'summarise'"),
-        (DecodingOptions(timestamps="guess"), "'guess'"),
-        (DecodingOptions(beam_size=0), "0"),
-        (DecodingOptions(temperature=-1), "temperature"),
-        (DecodingOptions(beam_size=5, temperature=0.5), "temperature"),
+        ({"language": "xx"}, "'xx'"),
+        ({"task": "summarise"}, "'summarise'"),
+        ({"timestamps": "guess"}, "'guess'"),
+        ({"beam_size": 0}, "0"),
+        ({"temperature": -1}, "temperature"),
+        ({"beam_size": 5, "temperature": 0.5}, "beam size|temperature"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name_at_the_call(engine, options, named):
+def test_what_makes_no_sense_is_refused_by_name_at_the_call(engine, changes, named):
+    options = plain(engine, **changes)
     with pytest.raises(UnsupportedOptionError, match=named):
         engine.check(options)
     with pytest.raises(UnsupportedOptionError, match=named):
@@ -147,7 +181,7 @@ def test_what_makes_no_sense_is_refused_by_name_at_the_call(engine, options, nam
 
 
 def test_translation_is_done_or_refused(engine):
-    options = DecodingOptions(task="translate")
+    options = plain(engine, task="translate")
     if engine.capabilities.translates:
         assert_is_result(engine.submit(clip(engine), options).result(SECONDS), 2.0)
     else:
@@ -176,19 +210,66 @@ def test_a_prompt_is_fitted_in_whole_words_from_its_end_and_then_fits(engine):
     assert 0 < len(fitted) < len(long)
     assert long.endswith(f" {fitted}")
     assert engine.fit_prompt(fitted) == (fitted, False)
-    options = DecodingOptions(prompt=fitted)
+    options = plain(engine, prompt=fitted)
     assert_is_result(engine.submit(clip(engine), options).result(SECONDS), 2.0)
 
 
 def test_the_language_asked_for_is_the_language_used(engine):
     language = engine.capabilities.languages[-1]
-    result = engine.submit(clip(engine), DecodingOptions(language=language)).result(SECONDS)
+    result = engine.submit(clip(engine), plain(engine, language=language)).result(SECONDS)
     assert result.language == language
 
 
-def test_beam_search_sampling_and_prompts_give_results(engine):
-    for options in (DecodingOptions(beam_size=2), DecodingOptions(temperature=0.5), DecodingOptions(prompt="Auricle")):
+def test_sampling_and_prompts_give_results(engine):
+    for changes in ({"temperature": 0.5}, {"prompt": "Auricle"}):
+        assert_is_result(engine.submit(clip(engine), plain(engine, **changes)).result(SECONDS), 2.0)
+
+
+def test_beam_search_is_done_or_refused_by_name(engine):
+    options = plain(engine, beam_size=2)
+    if engine.capabilities.beam_search:
         assert_is_result(engine.submit(clip(engine), options).result(SECONDS), 2.0)
+        return
+    with pytest.raises(UnsupportedOptionError, match="beam size of 2"):
+        engine.submit(clip(engine), options)
+
+
+def test_bounds_of_texts_are_given_in_tokens_or_not_at_all(engine):
+    for bound in (engine.capabilities.max_prompt_tokens, engine.capabilities.max_output_tokens):
+        assert bound is None or bound > 0
+
+
+def test_encoder_states_are_given_chunk_by_chunk_with_their_times_or_not_claimed(engine):
+    rate = engine.capabilities.sample_rate
+    samples = [clip(engine), clip(engine, 1.0, 500)]
+    starts = [0, len(samples[0])]
+    chunks = [
+        Chunk(index, start, start + len(part), rate, part, ((start, start + len(part)),))
+        for index, (start, part) in enumerate(zip(starts, samples, strict=True))
+    ]
+    if not engine.capabilities.embeddings:
+        assert not hasattr(engine, "encode") or next_is_refused(engine, chunks)
+        return
+    first, second = engine.encode(iter(chunks))
+    assert first.states.dtype == np.float32
+    assert first.states.ndim == 2
+    assert first.states.shape == second.states.shape
+    assert np.isfinite(first.states).all()
+    assert not np.array_equal(first.states, second.states)
+    for embedding, chunk in zip((first, second), chunks, strict=True):
+        assert embedding.times.shape == embedding.states.shape[:1]
+        assert embedding.times[0] == chunk.start_seconds
+        assert embedding.times[-1] == chunk.stop_seconds
+        assert (np.diff(embedding.times) >= 0).all()
+        assert embedding.model == engine.spec
+    with pytest.raises(UnsupportedOptionError, match="embeddings"):
+        engine.submit_embedding(first, plain(engine))
+
+
+def next_is_refused(engine, chunks):
+    with pytest.raises(UnsupportedOptionError, match="embeddings"):
+        next(iter(engine.encode(chunks)))
+    return True
 
 
 def test_clips_of_several_threads_get_their_own_answers(engine):
@@ -197,7 +278,7 @@ def test_clips_of_several_threads_get_their_own_answers(engine):
 
     def submit(numbers):
         for number in numbers:
-            futures[number] = engine.submit(clip(engine, lengths[number]), DecodingOptions())
+            futures[number] = engine.submit(clip(engine, lengths[number]), plain(engine))
 
     threads = [threading.Thread(target=submit, args=(range(first, 4, 2),)) for first in range(2)]
     for thread in threads:
@@ -210,16 +291,18 @@ def test_clips_of_several_threads_get_their_own_answers(engine):
 
 def test_timings_only_grow(engine):
     before = dict(engine.timings())
-    engine.submit(clip(engine), DecodingOptions()).result(SECONDS)
+    engine.submit(clip(engine), plain(engine)).result(SECONDS)
     after = engine.timings()
     assert set(before) <= set(after)
     assert all(after[stage] >= before[stage] >= 0 for stage in before)
 
 
 def test_closing_cancels_or_finishes_what_waits_and_refuses_what_comes_after(open_one):
+    if open_one.is_shared:
+        pytest.skip("this engine serves other test modules, and tests/vllm closes one")
     before = set(threading.enumerate())
     engine = open_one()
-    futures = [engine.submit(clip(engine), replace(DecodingOptions(), prompt=f"n{number}")) for number in range(4)]
+    futures = [engine.submit(clip(engine), plain(engine, prompt=f"n{number}")) for number in range(4)]
     futures[3].cancel()
     engine.close()
     for future in futures:
@@ -231,5 +314,5 @@ def test_closing_cancels_or_finishes_what_waits_and_refuses_what_comes_after(ope
     assert futures[3].cancelled()
     assert [thread for thread in threading.enumerate() if thread not in before] == []
     with pytest.raises(EngineError, match="closed"):
-        engine.submit(clip(engine), DecodingOptions())
+        engine.submit(clip(engine), plain(engine))
     engine.close()
