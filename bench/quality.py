@@ -4,6 +4,7 @@
 
 A recording has its text beside it (`.txt`) and, for coverage and times, its segments and speech (`.json`, as in
 `samples/`). The number after a method is its beam size; all methods run the same weights (tiny.en, int8, or `--model`).
+`auricle-untimed` is the same engine as if it could not time words, so that all times are estimated.
 faster-whisper is measured where it is installed: `pip install faster-whisper`. Without arguments: the samples.
 """
 
@@ -13,7 +14,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -25,6 +26,7 @@ from bench.wer import word_errors
 from engine_bridge import open_engine, transcribe
 from engine_bridge.engines.allocator import keep_large_blocks
 from engine_bridge.engines.model_files import locate_model
+from engine_bridge.engines.protocol import Engine
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples"
 SUFFIXES = {".flac", ".wav", ".opus", ".mp3", ".m4a", ".ogg"}
@@ -59,8 +61,20 @@ class Row:
     end_p95: float | None
 
 
-def auricle(beam: int, model: str) -> Callable[[Any], Heard]:
-    engine = open_engine(f"embedded:{model}")
+class WithoutTimes:
+    """An engine as it would be if it could neither time words nor search with beams, like most that are shared."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.capabilities = replace(engine.capabilities, timestamps=False, word_times=False, beam_search=False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+def auricle(beam: int, model: str, *, timed: bool = True) -> Callable[[Any], Heard]:
+    opened = open_engine(f"embedded:{model}")
+    engine: Any = opened if timed else WithoutTimes(opened)
 
     def run(waveform: Any) -> Heard:
         transcript = transcribe((waveform, 16_000), engine=engine, language="en", beam_size=beam)
@@ -97,6 +111,7 @@ def faster_whisper(beam: int, model: str, *, batched: bool) -> Callable[[Any], H
 METHODS: dict[str, Callable[[str], Callable[[Any], Heard]]] = {
     "auricle-1": lambda model: auricle(1, model),
     "auricle-5": lambda model: auricle(5, model),
+    "auricle-untimed-1": lambda model: auricle(1, model, timed=False),
     "faster-whisper-1": lambda model: faster_whisper(1, model, batched=False),
     "faster-whisper-5": lambda model: faster_whisper(5, model, batched=False),
     "faster-whisper-batched-1": lambda model: faster_whisper(1, model, batched=True),

@@ -84,7 +84,14 @@ def stream_transcript(
         if per_chunk_language:
             _check_languages(opened, language)
         before, notices = compose_prompt(prompt, glossary, opened)
-        options = DecodingOptions(language=language, task=task, beam_size=beam_size, prompt=before)
+        options = DecodingOptions(
+            language=language,
+            task=task,
+            beam_size=beam_size,
+            # Decoding with timestamp tokens drops whole passages; times estimated from the text alone lose none.
+            timestamps="align" if opened.capabilities.word_times else "none",
+            prompt=before,
+        )
         opened.check(options)
         stream = open_stream(
             recording,

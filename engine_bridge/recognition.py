@@ -12,12 +12,14 @@ from typing import Any
 from audio.chunk import Chunk
 from audio.positions import samples_from_seconds
 from engine_bridge.coverage import covered_seconds, uncovered_speech
-from engine_bridge.engines.protocol import ClipResult, DecodingOptions, Engine, LanguageProbabilities
+from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
+from engine_bridge.judgement import Attempt, judge, mean_confidence
 from engine_bridge.language import spoken_language
 from engine_bridge.levels import level_speech
-from engine_bridge.stitch import Seconds, place, segments_of, speech_seconds
-from engine_bridge.text_checks import why_suspect
+from engine_bridge.pace import Turn
+from engine_bridge.stitch import Seconds, speech_seconds
 from engine_bridge.transcript import Gap, Segment
+from engine_bridge.untimed import NO_TEXT, complete
 
 Waiting = Generator[Sequence["Future[Any]"], list[Any], "Outcome"]
 """A recognition under way: yields what it waits for, receives the results, returns the outcome."""
@@ -42,16 +44,6 @@ CERTAIN_CONFIDENCE = 0.8
 guess: a mean word probability of 0.6 where it fills half of the stretch, or of 0.8 where it does not, as when most of
 the stretch is music."""
 
-DOUBTED_CONFIDENCE = 0.5
-DOUBTED_COVERED = 0.2
-"""A chunk's text counts as invented when its words are less probable than this and leave more than the rest of the
-chunk's speech uncovered: the single "thank you" under half a minute of music."""
-
-SILENT_PROBABILITY = 0.6
-SILENT_LOG_PROBABILITY = -1.0
-"""Text counts as invented when the model itself gives at least this probability to silence and less than this mean log
-probability to the text: OpenAI Whisper's defaults."""
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -61,25 +53,19 @@ class Outcome:
     gaps: tuple[Gap, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Attempt:
-    """The text that one request gave, and what speaks against it."""
-
-    segments: tuple[Segment, ...]
-    fault: str | None
-
-
 def recognise(
     chunk: Chunk,
     engine: Engine,
     options: DecodingOptions,
     language: "Future[str | None] | None" = None,
     own_language: "Future[LanguageProbabilities] | None" = None,
+    turn: Turn | None = None,
 ) -> Waiting:
     """Recognise one chunk.
 
     The chunk is sent whole. A text that loops or is invented is asked for again by a short ladder: beam search, then
-    sampling. Speech that still lies under no text is sent again on its own; what then has no text becomes a gap.
+    sampling. Speech that still lies under no text is sent again on its own; what then has no text becomes a gap. Where
+    the engine times no words, text that is too short for its speech is what is asked for again (`untimed`).
 
     Parameters
     ----------
@@ -93,20 +79,24 @@ def recognise(
         The language to use instead of the options' own, when it will only be known later.
     own_language : Future or None
         What the chunk itself is in; where that is certain it comes before `language`.
+    turn : Turn or None
+        The chunk's part in the recording's pace, which tells how much text it should hold.
 
     """
     speech = speech_seconds(chunk)
     if not speech or not len(chunk.samples):
+        if turn is not None:
+            turn.tell()
         return Outcome()
     if language is not None:
         spoken, *heard = yield [language] if own_language is None else [language, own_language]
         options = replace(options, language=spoken_language(heard[0], spoken) if heard else spoken)
     attempts = 0
-    best = _Attempt((), None)
+    best = Attempt()
     for rung in _ladder(engine, options):
         attempts += 1
         (result,) = yield [engine.submit(level_speech(chunk), rung)]
-        attempt = _judged(chunk, result, speech, options)
+        attempt = judge(chunk, result, options)
         if best.fault is not None or attempts == 1:
             best = attempt
         if best.fault is None:
@@ -115,7 +105,12 @@ def recognise(
 
     # Text that is not believed covers nothing, so that its speech is asked for again in shorter parts.
     trusted = segments if best.fault is None else []
-    found, gaps = yield from _recover(chunk, engine, options, speech, trusted)
+    again = _again(engine, options)
+    if options.timestamps == "none":
+        found, gaps = yield from complete(chunk, engine, again, best, attempts, turn)
+        segments = [segment for segment in segments if segment.suspect is not None]
+    else:
+        found, gaps = yield from _recover(chunk, engine, again, speech, trusted)
     kept = [segment for segment in segments if segment.suspect is None or not _overlaps(segment, found)]
     return Outcome(tuple(sorted((*kept, *found), key=lambda segment: segment.start)), tuple(gaps))
 
@@ -132,40 +127,22 @@ def _ladder(engine: Engine, options: DecodingOptions) -> list[DecodingOptions]:
     return rungs
 
 
-def _judged(chunk: Chunk, result: ClipResult, speech: Sequence[Seconds], options: DecodingOptions) -> _Attempt:
-    segments = tuple(segments_of(place(result, chunk), speech, result))
-    if _is_silent(result):
-        return _Attempt((), None)
-    text = " ".join(segment.text for segment in segments)
-    spoken = sum(end - start for start, end in speech)
-    fault = why_suspect(text, spoken, options.prompt)
-    confidence = _mean_confidence(segments)
-    if fault is None and confidence is not None and confidence < DOUBTED_CONFIDENCE:
-        fault = "doubted by the engine" if covered_seconds(speech, segments) < DOUBTED_COVERED * spoken else None
-    return _Attempt(segments, fault)
-
-
-def _mean_confidence(segments: Sequence[Segment]) -> float | None:
-    known = [segment.confidence for segment in segments if segment.confidence is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _is_silent(result: ClipResult) -> bool:
-    silence, text = result.no_speech_probability, result.average_log_probability
-    return silence is not None and text is not None and silence > SILENT_PROBABILITY and text < SILENT_LOG_PROBABILITY
+def _again(engine: Engine, options: DecodingOptions) -> DecodingOptions:
+    """Return how speech without text is asked for again."""
+    again = replace(options, prompt=None, temperature=0.0)
+    if engine.capabilities.beam_search:
+        again = replace(again, beam_size=max(RETRY_BEAM, options.beam_size))
+    return again
 
 
 def _recover(
     chunk: Chunk,
     engine: Engine,
-    options: DecodingOptions,
+    again: DecodingOptions,
     speech: Sequence[Seconds],
     segments: Sequence[Segment],
 ) -> Generator[Sequence["Future[Any]"], list[Any], tuple[list[Segment], list[Gap]]]:
     """Send the stretches without text again, each on its own, and return their text and the gaps that remain."""
-    again = replace(options, prompt=None, temperature=0.0)
-    if engine.capabilities.beam_search:
-        again = replace(again, beam_size=max(RETRY_BEAM, options.beam_size))
     found: list[Segment] = []
     asked: set[Seconds] = set()
     for attempts, longest in enumerate(RETRY_SECONDS, start=2):
@@ -176,21 +153,18 @@ def _recover(
         parts = [_part(chunk, start, end) for start, end in missing]
         results = yield [engine.submit(level_speech(part), again) for part in parts]
         for part, (start, end), result in zip(parts, missing, results, strict=True):
-            attempt = _judged(part, result, speech_seconds(part), again)
+            attempt = judge(part, result, again)
             if _holds(attempt, start, end):
                 found += [replace(segment, attempts=attempts) for segment in attempt.segments]
-    gaps = [
-        Gap(start, end, "the engine returned no text it stands behind")
-        for start, end in uncovered_speech(speech, [*segments, *found])
-    ]
+    gaps = [Gap(start, end, NO_TEXT) for start, end in uncovered_speech(speech, [*segments, *found])]
     return found, gaps
 
 
-def _holds(attempt: _Attempt, start: float, end: float) -> bool:
+def _holds(attempt: Attempt, start: float, end: float) -> bool:
     """Tell whether text of a second attempt is good enough to fill a stretch that the first one left empty."""
     if attempt.fault is not None:
         return False
-    confidence = _mean_confidence(attempt.segments)
+    confidence = mean_confidence(attempt.segments)
     if confidence is not None and not LEAST_CONFIDENCE <= confidence < CERTAIN_CONFIDENCE:
         return confidence >= CERTAIN_CONFIDENCE
     return covered_seconds([(start, end)], attempt.segments) >= LEAST_COVERED * (end - start)

@@ -110,7 +110,8 @@ def segments_of(placed: Sequence[ClipSegment], speech: Sequence[Seconds], result
     for part in placed:
         if not part.words:
             start, end = _trim(part.start, part.end, speech)
-            segments.append(Segment(start, end, part.text, confidence=_confidence(result), language=result.language))
+            confidence = clip_confidence(result)
+            segments.append(Segment(start, end, part.text, confidence=confidence, language=result.language))
             continue
         for sentence in sentences_from_words(snap_words(part.words, speech)):
             text = "".join(word.text for word in sentence).strip()
@@ -139,7 +140,8 @@ def _trim(start: float, end: float, speech: Sequence[Seconds]) -> Seconds:
     return (inside[0][0], inside[-1][1]) if inside else (start, end)
 
 
-def _confidence(result: ClipResult) -> float | None:
+def clip_confidence(result: ClipResult) -> float | None:
+    """Return the mean probability of a result's tokens, in [0, 1], or None where the engine gives none."""
     average = result.average_log_probability
     return None if average is None else min(1.0, math.exp(average))
 

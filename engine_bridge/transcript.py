@@ -49,6 +49,9 @@ class Segment:
         ISO 639-1 code of the language it was recognised in.
     channel : str or None
         The channel it was heard in, such as "left", where channels were recognised apart.
+    estimated : bool
+        Whether `start` and `end` are estimated from the speech that the text was heard in, because the engine times
+        no words.
 
     """
 
@@ -61,6 +64,7 @@ class Segment:
     suspect: str | None = None
     language: str | None = None
     channel: str | None = None
+    estimated: bool = False
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from audio.split import stream_chunks
 from audio.stream import MonoStream
 from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
 from engine_bridge.language import VOTES, LanguageVote
+from engine_bridge.pace import Pace
 from engine_bridge.recognition import Outcome, recognise
 from engine_bridge.seams import join_at_cut, seam_chunk
 from engine_bridge.stitch import in_order
@@ -147,6 +148,7 @@ class Transcription:
         if options.language is None and engine.capabilities.detects_language:
             self._vote = LanguageVote(engine, every_chunk=per_chunk_language)
         self._per_chunk_language = per_chunk_language
+        self._pace = Pace() if options.timestamps == "none" else None
         self._events: queue.SimpleQueue[Chunk | _End | Task] = queue.SimpleQueue()
         self._room = threading.Semaphore(max(engine.preferred_in_flight, 2 * VOTES))
         self._closing = threading.Event()
@@ -310,7 +312,8 @@ class Transcription:
         if before is not None and before.chunk.forced and self._hears_seams:
             across = seam_chunk(before.chunk, chunk)
             seam = Task(recognise(across, self._engine, self._options, language, before.own_language), self._events)
-        task = Task(recognise(chunk, self._engine, self._options, language, own), self._events)
+        turn = self._pace.turn() if self._pace is not None else None
+        task = Task(recognise(chunk, self._engine, self._options, language, own, turn), self._events)
         work = _Work(chunk, task, seam, own)
         self._line.append(work)
         if seam is not None:

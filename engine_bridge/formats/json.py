@@ -2,9 +2,9 @@
 
 Version 1 is one object: ``schema``, ``version``, ``source``, ``engine``, ``backend``, ``language``,
 ``language_probability``, ``start``, ``duration``, ``claimed_duration``, ``text``, ``segments`` (``start``, ``end``,
-``text``, ``confidence``, ``attempts``, ``suspect``, ``language``, ``channel``, ``words``), ``gaps`` (``start``,
-``end``, ``reason``), ``warnings`` and ``timings``. Times are seconds rounded to milliseconds; probabilities have four
-decimals. Keys may be added within a version; readers ignore those that they do not know.
+``text``, ``confidence``, ``attempts``, ``suspect``, ``language``, ``channel``, ``estimated``, ``words``), ``gaps``
+(``start``, ``end``, ``reason``), ``warnings`` and ``timings``. Times are seconds rounded to milliseconds; probabilities
+have four decimals. Keys may be added within a version; readers ignore those that they do not know.
 """
 
 import json
@@ -129,6 +129,7 @@ def _segment(segment: Segment) -> dict[str, Any]:
         "suspect": segment.suspect,
         "language": segment.language,
         "channel": segment.channel,
+        "estimated": segment.estimated,
         "words": [
             {
                 "start": _rounded(word.start),
@@ -179,6 +180,7 @@ def _read_segment(item: dict[str, Any]) -> Segment:
         suspect=_optional_string(item["suspect"]),
         language=_optional_string(item["language"]),
         channel=_optional_string(item.get("channel")),
+        estimated=_boolean(item.get("estimated", False)),
     )
 
 
@@ -191,6 +193,12 @@ def _number(value: object) -> float:
 def _integer(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{value!r} is not a whole number")
+    return value
+
+
+def _boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
     return value
 
 

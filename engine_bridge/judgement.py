@@ -1,0 +1,88 @@
+"""What an engine's answer to one clip is worth: its text with times, and what speaks against it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from audio.chunk import Chunk
+from engine_bridge.coverage import covered_seconds
+from engine_bridge.engines.protocol import ClipResult, DecodingOptions
+from engine_bridge.joining import join_texts
+from engine_bridge.spread import estimated_segments
+from engine_bridge.stitch import place, segments_of, speech_seconds
+from engine_bridge.text_checks import why_suspect
+from engine_bridge.transcript import Segment
+
+DOUBTED_CONFIDENCE = 0.5
+DOUBTED_COVERED = 0.2
+"""A chunk's text counts as invented when its words are less probable than this and leave more than the rest of the
+chunk's speech uncovered: the single "thank you" under half a minute of music."""
+
+SILENT_PROBABILITY = 0.6
+SILENT_LOG_PROBABILITY = -1.0
+"""Text counts as invented when the model itself gives at least this probability to silence and less than this mean log
+probability to the text: OpenAI Whisper's defaults."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The text that one request gave, and what speaks against it.
+
+    Attributes
+    ----------
+    segments : tuple of Segment
+        The text with its times in the recording; empty where the engine heard nobody.
+    fault : str or None
+        Why the text may be invented, or None.
+    result : ClipResult or None
+        What the engine answered; None before it was asked.
+
+    """
+
+    segments: tuple[Segment, ...] = ()
+    fault: str | None = None
+    result: ClipResult | None = None
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return join_texts(segment.text for segment in self.segments)
+
+
+def judge(chunk: Chunk, result: ClipResult, options: DecodingOptions) -> Attempt:
+    """Return what an engine's answer to a chunk is worth.
+
+    Parameters
+    ----------
+    chunk : Chunk
+        What was asked.
+    result : ClipResult
+        What was answered. Where `options` asked for no timestamps, its text is spread over the chunk's speech.
+    options : DecodingOptions
+        How it was asked.
+
+    """
+    if _is_silent(result):
+        return Attempt(result=result)
+    speech = speech_seconds(chunk)
+    if options.timestamps == "none":
+        segments = tuple(estimated_segments(result, speech))
+    else:
+        segments = tuple(segments_of(place(result, chunk), speech, result))
+    text = " ".join(segment.text for segment in segments)
+    spoken = sum(end - start for start, end in speech)
+    fault = why_suspect(text, spoken, options.prompt)
+    confidence = mean_confidence(segments)
+    if fault is None and confidence is not None and confidence < DOUBTED_CONFIDENCE:
+        fault = "doubted by the engine" if covered_seconds(speech, segments) < DOUBTED_COVERED * spoken else None
+    return Attempt(segments, fault, result)
+
+
+def mean_confidence(segments: Sequence[Segment]) -> float | None:
+    """Return the mean of the segments' confidences, or None where the engine gives none."""
+    known = [segment.confidence for segment in segments if segment.confidence is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _is_silent(result: ClipResult) -> bool:
+    silence, text = result.no_speech_probability, result.average_log_probability
+    return silence is not None and text is not None and silence > SILENT_PROBABILITY and text < SILENT_LOG_PROBABILITY
