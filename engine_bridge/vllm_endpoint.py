@@ -15,7 +15,7 @@ from engine_bridge.vllm_served import ServedEngine
 
 _STATE = "auricle_endpoints"
 
-_log = init_logger(__name__)
+_log = init_logger("vllm.auricle")  # one of vLLM's own, so that it is shown
 
 
 def attach(app: FastAPI) -> None:

@@ -14,7 +14,7 @@ from vllm.exceptions import VLLMValidationError
 from vllm.multimodal.media.audio import AudioMediaIO
 from vllm.multimodal.media.connector import MEDIA_CONNECTOR_REGISTRY, MODALITY_IO_MAP, MediaConnector
 
-from audio.errors import AudioError
+from audio.errors import AudioError, LimitExceededError
 from audio.stream import open_stream
 from engine_bridge.errors import MediaError, UnsupportedOptionError
 from engine_bridge.media import open_media
@@ -98,8 +98,16 @@ class AuricleMediaConnector(MediaConnector):  # type: ignore[misc]  # see above
         """
         try:
             return _audio_at(audio_url, self._settings)
+        except LimitExceededError as error:
+            told = LimitExceededError(error.source, error.reason, self._setting(error.limit))
+            raise VLLMValidationError(str(problem_of(told)), parameter="audio_url") from error
         except (AudioError, MediaError) as error:
             raise VLLMValidationError(str(problem_of(error)), parameter="audio_url") from error
+
+    def _setting(self, limit: str) -> str:
+        """Return the option that a limit of a chat's audio comes from."""
+        is_chats_own = self._settings.chat_limits.max_seconds != self._settings.limits.max_seconds
+        return "max_chat_seconds" if limit == "max_seconds" and is_chats_own else limit
 
     async def fetch_audio_async(self, audio_url: str) -> tuple[NDArray[np.float32], int]:
         """Do as `fetch_audio` does, in a thread that nothing else waits for."""
