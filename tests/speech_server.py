@@ -5,12 +5,15 @@ import base64
 import hashlib
 import io
 import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from email.parser import BytesParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +26,7 @@ import soundfile
 from tests.tones import RATE, listen
 
 MODEL = "tones.en"
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass
@@ -214,13 +218,29 @@ def _read(handler, data):
     return Heard(handler.path, form, samples, container, handler.headers.get("Authorization"))
 
 
+@contextmanager
+def serving_process(*arguments):
+    """Run a server in a process of its own; yields its process and its address."""
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tests.speech_server", "--port", str(port), *map(str, arguments)]
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    try:
+        yield process, f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.kill()
+        process.wait()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--log", type=Path, required=True)
+    parser.add_argument("--model", default=MODEL)
+    parser.add_argument("--log", type=Path)
     parser.add_argument("--delay", type=float, default=0.0)
     arguments = parser.parse_args()
-    server = SpeechServer(port=arguments.port, log=arguments.log)
+    server = SpeechServer([arguments.model], port=arguments.port, log=arguments.log)
     server.delay = arguments.delay
     threading.Event().wait()
 

@@ -6,6 +6,7 @@ so they are shared with other test modules and closed at the end (tests/vllm clo
 
 import threading
 from concurrent.futures import CancelledError, Future
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -35,6 +36,33 @@ def embedded_random(request):
     return EmbeddedEngine(str(request.getfixturevalue("random_whisper")), device="cpu", workers=2)
 
 
+def http_english(request):
+    return over_http(request, "tones.en")
+
+
+def http_multilingual(request):
+    return over_http(request, "tones")
+
+
+def http_chat(request):
+    return over_http(request, "tones.en", api="chat")
+
+
+def over_http(request, model, **settings):
+    """Open an engine on a server that runs in a process of its own until the tests end."""
+    from engine_bridge.engines.http_engine import HttpEngine
+    from tests.speech_server import serving_process
+
+    if model not in _servers:
+        stack = ExitStack()
+        request.session.config.add_cleanup(stack.close)
+        _servers[model] = stack.enter_context(serving_process("--model", model))[1]
+    return HttpEngine(f"{_servers[model]}#{model}", open_seconds=SECONDS, **settings)
+
+
+_servers = {}
+
+
 def vllm_english(request):
     from tests.vllm_engines import shared_engine
 
@@ -53,7 +81,15 @@ def slow_to_start(function):
 
 
 SHARED = {vllm_english, vllm_multilingual}
-ENGINES = [fake_english, fake_multilingual, embedded_random, *map(slow_to_start, (vllm_english, vllm_multilingual))]
+ENGINES = [
+    fake_english,
+    fake_multilingual,
+    embedded_random,
+    http_english,
+    http_multilingual,
+    http_chat,
+    *map(slow_to_start, (vllm_english, vllm_multilingual)),
+]
 
 
 @pytest.fixture(scope="module", params=ENGINES)

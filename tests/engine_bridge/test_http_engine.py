@@ -1,17 +1,14 @@
 """The HTTP engine against a real server of this process or, where it is to be killed, of another."""
 
 import logging
-import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from concurrent.futures import CancelledError
-from contextlib import closing
-from pathlib import Path
+from contextlib import ExitStack, closing
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -19,10 +16,9 @@ import pytest
 from engine_bridge.engines.http_engine import HttpEngine
 from engine_bridge.engines.protocol import DecodingOptions
 from engine_bridge.errors import EngineError, EngineSpecError, EngineUnavailableError, UnsupportedOptionError
-from tests.speech_server import MODEL, Fault, SpeechServer
+from tests.speech_server import MODEL, Fault, SpeechServer, serving_process
 from tests.tones import RATE, Recording
 
-ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 30
 TEXT = DecodingOptions(timestamps="none")
 
@@ -423,38 +419,24 @@ def test_a_prompt_is_cut_in_whole_words(open_http):
     assert engine.fit_prompt(fitted) == (fitted, False)
 
 
-def serve(port, log):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.speech_server", "--port", str(port), "--log", str(log), "--delay", "0.2"],
-        cwd=ROOT,
-        env=environment,
-    )
-
-
 def test_a_server_that_is_killed_and_started_again_loses_no_clip_and_repeats_none_that_was_finished(tmp_path):
     log = tmp_path / "answered.txt"
     log.touch()
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = serve(port, log)
+    arguments = ["--log", log, "--delay", 0.2]
     clips = [Recording().pause(0.2 + 0.01 * number).speak(2).samples for number in range(24)]
-    try:
-        with closing(HttpEngine(f"http://127.0.0.1:{port}", open_seconds=SECONDS, max_concurrency=4)) as engine:
-            futures = [engine.submit(clip, TEXT) for clip in clips]
-            deadline = time.monotonic() + SECONDS
-            while sum(future.done() for future in futures) < 8 and time.monotonic() < deadline:
-                time.sleep(0.01)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            finished = sum(future.done() for future in futures)
-            assert 8 <= finished < len(clips)
-            process = serve(port, log)
-            texts = [text_of(future.result(2 * SECONDS)) for future in futures]
-    finally:
-        process.kill()
+    with ExitStack() as stack:
+        process, url = stack.enter_context(serving_process(*arguments))
+        engine = stack.enter_context(closing(HttpEngine(url, open_seconds=SECONDS, max_concurrency=4)))
+        futures = [engine.submit(clip, TEXT) for clip in clips]
+        deadline = time.monotonic() + SECONDS
+        while sum(future.done() for future in futures) < 8 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
         process.wait()
+        finished = sum(future.done() for future in futures)
+        assert 8 <= finished < len(clips)
+        stack.enter_context(serving_process(*arguments, "--port", urlsplit(url).port))
+        texts = [text_of(future.result(2 * SECONDS)) for future in futures]
     assert texts == ["w0 w1"] * len(clips)
     answered = Counter(log.read_text().split())
     assert len(answered) == len(clips) + 1  # and the question that opening asks
