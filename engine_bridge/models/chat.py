@@ -66,8 +66,10 @@ class ChatProcessor(ABC):
         waveforms = normalized(audio, self.info, layout)
         prompt = self.prompt(len(waveforms), options)
         rate = self.info.sample_rate
-        expanded = sum(max(1, self.info.audio_tokens(max(waveform.shape) / rate)) - 1 for waveform in waveforms)
-        return EngineInput(tuple(prompt), waveforms, rate, len(prompt) + expanded)
+        expanded = 0
+        if not self.info.encoder_decoder:
+            expanded = sum(max(1, self.info.audio_tokens(max(waveform.shape) / rate)) - 1 for waveform in waveforms)
+        return EngineInput(tuple(prompt), waveforms, rate, len(prompt) + expanded, self.info.encoder_decoder)
 
     def segments(self, generated: Generated, seconds: float, options: DecodingOptions) -> tuple[ClipSegment, ...]:
         """Return what was written as one segment that is as long as the clip."""

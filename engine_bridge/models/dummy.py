@@ -75,4 +75,5 @@ class AudioDummyInputs:
 
     def _silence(self, count: int, seconds: float) -> EngineInput:
         silence = np.zeros(samples_from_seconds(seconds, self._info.sample_rate), dtype=np.float32)
-        return self._processor.prepare([silence] * count, DecodingOptions(timestamps="none"))
+        options = DecodingOptions(language=self._info.languages[0], timestamps="none")
+        return self._processor.prepare([silence] * count, options)
