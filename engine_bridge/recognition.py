@@ -18,6 +18,7 @@ from engine_bridge.language import spoken_language
 from engine_bridge.levels import level_speech
 from engine_bridge.pace import Turn
 from engine_bridge.stitch import Seconds, speech_seconds
+from engine_bridge.timing import RECOVER, TimingContext
 from engine_bridge.transcript import Gap, Segment
 from engine_bridge.untimed import NO_TEXT, complete
 
@@ -60,6 +61,7 @@ def recognise(
     language: "Future[str | None] | None" = None,
     own_language: "Future[LanguageProbabilities] | None" = None,
     turn: Turn | None = None,
+    timing: TimingContext | None = None,
 ) -> Waiting:
     """Recognise one chunk.
 
@@ -81,6 +83,8 @@ def recognise(
         What the chunk itself is in; where that is certain it comes before `language`.
     turn : Turn or None
         The chunk's part in the recording's pace, which tells how much text it should hold.
+    timing : TimingContext or None
+        Where the time that second attempts take is counted.
 
     """
     speech = speech_seconds(chunk)
@@ -106,11 +110,16 @@ def recognise(
     # Text that is not believed covers nothing, so that its speech is asked for again in shorter parts.
     trusted = segments if best.fault is None else []
     again = _again(engine, options)
-    if options.timestamps == "none":
-        found, gaps = yield from complete(chunk, engine, again, best, attempts, turn)
-        segments = [segment for segment in segments if segment.suspect is not None]
-    else:
-        found, gaps = yield from _recover(chunk, engine, again, speech, trusted)
+    span = timing.span(RECOVER) if timing is not None else None
+    try:
+        if options.timestamps == "none":
+            found, gaps = yield from complete(chunk, engine, again, best, attempts, turn)
+            segments = [segment for segment in segments if segment.suspect is not None]
+        else:
+            found, gaps = yield from _recover(chunk, engine, again, speech, trusted)
+    finally:
+        if span is not None:
+            span.end()
     kept = [segment for segment in segments if segment.suspect is None or not _overlaps(segment, found)]
     return Outcome(tuple(sorted((*kept, *found), key=lambda segment: segment.start)), tuple(gaps))
 

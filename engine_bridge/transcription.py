@@ -31,6 +31,7 @@ from engine_bridge.recognition import Outcome, recognise
 from engine_bridge.seams import join_at_cut, seam_chunk
 from engine_bridge.stitch import in_order
 from engine_bridge.tasks import Task
+from engine_bridge.timing import CHECK, DECODE_AUDIO, PROCESS, SPLIT, WAIT, TimingContext
 from engine_bridge.transcript import Gap, Segment, Transcript
 
 FILLED = 28 / 30
@@ -139,7 +140,8 @@ class Transcription:
         self._on_progress = on_progress
         self._warnings = tuple(warnings)
         self._started = time.perf_counter()
-        self._seconds: dict[str, float] = dict.fromkeys(("decode and split", "wait for the engine"), 0.0)
+        self._timing = TimingContext((DECODE_AUDIO, SPLIT, WAIT, CHECK), parent=PROCESS)
+        self._engine_before = dict(engine.timings())
         self._segments: list[Segment] = []
         self._gaps: list[Gap] = []
         self._start_seconds = seconds_from_samples(stream.offset, stream.sample_rate)
@@ -228,8 +230,14 @@ class Transcription:
             backend=self.info.backend,
             claimed_duration=self.info.claimed_duration,
             warnings=(*self._stream.warnings, *self._warnings),
-            timings={**self._seconds, **self._engine.timings(), "total": time.perf_counter() - self._started},
+            timings=self._timings(),
         )
+
+    def _timings(self) -> dict[str, float]:
+        """Return the seconds of each stage so far, the engine's without those it spent before."""
+        before = self._engine_before
+        engine = {stage: seconds - before.get(stage, 0.0) for stage, seconds in self._engine.timings().items()}
+        return {**self._timing.seconds(), **engine, "total": time.perf_counter() - self._started}
 
     def _produce(self) -> None:
         failure: BaseException | None = None
@@ -242,9 +250,8 @@ class Transcription:
                 keep_silence=KEPT_SILENCE_SECONDS,
             )
             while True:
-                start = time.perf_counter()
-                chunk = next(chunks, None)
-                self._seconds["decode and split"] += time.perf_counter() - start
+                with self._timing.stage(SPLIT):
+                    chunk = next(chunks, None)
                 if chunk is None:
                     break
                 self._room.acquire()
@@ -257,8 +264,14 @@ class Transcription:
 
     def _decoded(self) -> Iterator[NDArray[np.float32]]:
         """Yield the recording's blocks; where decoding breaks off, what came before is still cut and recognised."""
+        blocks = iter(self._stream)
         try:
-            yield from self._stream
+            while True:
+                with self._timing.stage(DECODE_AUDIO):
+                    block = next(blocks, None)
+                if block is None:
+                    return
+                yield block
         except AudioError as error:
             self._damage = error
 
@@ -277,17 +290,17 @@ class Transcription:
         self._producer.start()
         end: _End | None = None
         while end is None or self._line:
-            start = time.perf_counter()
-            event = self._events.get()
-            self._seconds["wait for the engine"] += time.perf_counter() - start
-            if isinstance(event, _End):
-                end = event
-                if self._vote is not None:
-                    self._vote.close()
-            elif isinstance(event, Chunk):
-                self._begin(event)
-            else:
-                event.advance()
+            with self._timing.stage(WAIT):
+                event = self._events.get()
+            with self._timing.stage(CHECK):
+                if isinstance(event, _End):
+                    end = event
+                    if self._vote is not None:
+                        self._vote.close()
+                elif isinstance(event, Chunk):
+                    self._begin(event)
+                else:
+                    event.advance()
             yield from self._finished(ended=end is not None)
         if end.failure is not None:
             raise end.failure
@@ -313,7 +326,8 @@ class Transcription:
             across = seam_chunk(before.chunk, chunk)
             seam = Task(recognise(across, self._engine, self._options, language, before.own_language), self._events)
         turn = self._pace.turn() if self._pace is not None else None
-        task = Task(recognise(chunk, self._engine, self._options, language, own, turn), self._events)
+        recognition = recognise(chunk, self._engine, self._options, language, own, turn, self._timing)
+        task = Task(recognition, self._events)
         work = _Work(chunk, task, seam, own)
         self._line.append(work)
         if seam is not None:

@@ -2,10 +2,8 @@
 
 import os
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +30,7 @@ from engine_bridge.errors import EngineError, EngineUnavailableError, Unsupporte
 from engine_bridge.features import HOP_FRAMES, SAMPLE_RATE, WINDOW_FRAMES, WINDOW_SECONDS, log_mel_spectrogram
 from engine_bridge.models.info import ModelFiles
 from engine_bridge.models.whisper import whisper_info
+from engine_bridge.timing import ALIGN, DECODE_TEXT, ENCODE, FEATURES, PROCESS, TimingContext
 
 DECODER_BATCH = 8
 """Clips decoded together. The text decoder gains from batches, the encoder on a CPU does not (see bench/)."""
@@ -122,9 +121,8 @@ class EmbeddedEngine:
         self._state_shape: tuple[int, int] | None = None
         self._encoder_batch = 1 if on_cpu else batch_size
         self._batch_size = batch_size
-        self._seconds = dict.fromkeys(("features", "encode", "decode", "align"), 0.0)
+        self._timing = TimingContext((FEATURES, ENCODE, DECODE_TEXT, ALIGN), parent=PROCESS)
         self._queue = ClipQueue(self._spec)
-        self._timing = threading.Lock()
         self._description = f"CTranslate2 {ctranslate2.__version__}, {device}, {self._model.compute_type}"
         self._workers = [
             threading.Thread(target=self._work, name=f"auricle-embedded-{number}", daemon=True)
@@ -219,9 +217,8 @@ class EmbeddedEngine:
         return self._queue.put(ClipRequest(samples, options, Future(), wants_states))
 
     def timings(self) -> Mapping[str, float]:
-        """Seconds spent in features, encode, decode and align, added up over the workers."""
-        with self._timing:
-            return dict(self._seconds)
+        """Seconds spent in features, encode, decode text and align, added up over the workers and on the clock."""
+        return self._timing.seconds()
 
     def close(self) -> None:
         """Stop the workers after their current batch; clips still waiting are cancelled."""
@@ -244,15 +241,6 @@ class EmbeddedEngine:
             else:
                 for request, result in zip(running, results, strict=True):
                     request.future.set_result(result)
-
-    @contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            with self._timing:
-                self._seconds[stage] += time.perf_counter() - start
 
     def _process(self, batch: Sequence[ClipRequest]) -> Sequence[Any]:
         encoded = self._encode(batch)
@@ -283,9 +271,9 @@ class EmbeddedEngine:
         return np.stack([next(computed) if request.states is None else request.states for request in batch])
 
     def _states(self, clips: Sequence[NDArray[np.float32]]) -> NDArray[Any]:
-        with self._timed("features"):
+        with self._timing.stage(FEATURES):
             features = [log_mel_spectrogram(clip, self._model.n_mels) for clip in clips]
-        with self._timed("encode"):
+        with self._timing.stage(ENCODE):
             states = [
                 np.array(
                     self._model.encode(
@@ -297,7 +285,7 @@ class EmbeddedEngine:
             return np.concatenate(states) if len(states) > 1 else states[0]
 
     def _languages(self, encoded: NDArray[Any]) -> list[LanguageProbabilities]:
-        with self._timed("decode"):
+        with self._timing.stage(DECODE_TEXT):
             ranked = self._model.detect_language(self._storage.from_array(encoded))
         return [tuple((token[2:-2], probability) for token, probability in clip) for clip in ranked]
 
@@ -308,7 +296,7 @@ class EmbeddedEngine:
         sampling: dict[str, Any] = {}
         if options.temperature > 0:
             sampling = {"sampling_topk": 0, "sampling_temperature": options.temperature}
-        with self._timed("decode"):
+        with self._timing.stage(DECODE_TEXT):
             outputs = self._model.generate(
                 self._storage.from_array(encoded),
                 [self._tokens.prompt(language, options)] * len(encoded),
@@ -327,7 +315,7 @@ class EmbeddedEngine:
         elif options.timestamps == "none":
             segments = [self._one_segment(written, length) for written, length in zip(tokens, frames, strict=True)]
         else:
-            with self._timed("align"):
+            with self._timing.stage(ALIGN):
                 segments = self._align(encoded, frames, tokens, language, options)
         return [
             ClipResult(

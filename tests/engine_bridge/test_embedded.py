@@ -273,7 +273,8 @@ class TestQueue:
     def test_timings_name_the_stages(self, engine):
         engine.submit(tone(1), DecodingOptions(language="en")).result(SECONDS)
         timings = engine.timings()
-        assert list(timings) == ["features", "encode", "decode", "align"]
+        stages = [stage for stage in timings if not stage.endswith(" (wall)")]
+        assert stages == ["features", "encode", "decode text", "align"]
         assert all(seconds > 0 for seconds in timings.values())
 
 

@@ -125,7 +125,13 @@ class TestSoundEngines:
         assert transcript.backend == "soundfile"
         assert transcript.language == "en"
         assert transcript.claimed_duration == pytest.approx(transcript.duration)
-        assert {"decode and split", "wait for the engine", "script", "total"} <= set(transcript.timings)
+        stages = {"decode audio", "split", "wait for the engine", "check", "recover", "script", "total"}
+        assert stages <= set(transcript.timings)
+
+    def test_an_engine_that_worked_before_counts_only_what_this_recording_took(self, engine_of):
+        engine = engine_of(lambda samples, options: time.sleep(0.05) or hear(samples, options))
+        first, second = (transcribe(Recording().phrases(1).source, engine=engine) for _ in range(2))
+        assert first.timings["script"] == pytest.approx(second.timings["script"], abs=0.04)
 
     def test_segments_carry_language_confidence_and_one_attempt(self, engine_of):
         transcript = transcribe(Recording().phrases(3).source, engine=engine_of())
