@@ -4,12 +4,17 @@ import asyncio
 import threading
 from typing import Any
 
-import httpx2
-
 from engine_bridge.engines.http_answers import Busy, Failed, Refused, read_answer
 from engine_bridge.engines.http_balance import Balancer, Endpoint, NoServerError, backoff
 from engine_bridge.engines.http_requests import ClipRequest
 from engine_bridge.errors import EngineError, EngineSpecError, EngineUnavailableError
+
+try:
+    import httpx2
+except (ImportError, OSError) as problem:
+    raise EngineUnavailableError(
+        f"httpx2 cannot load here: {problem}. Install it with: pip install httpx2"
+    ) from problem
 
 FAILED_ATTEMPTS = 5
 """How often a request is sent that makes a server fail (500 and the like): it may be the request's own doing."""

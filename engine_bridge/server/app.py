@@ -57,7 +57,7 @@ class SpeechEndpoints:
         return await self._answered(request, TRANSLATE)
 
     def close(self) -> None:
-        """Wait for what is under way."""
+        """Cancel what is under way, and wait until it has ended."""
         self._recordings.close()
 
     async def _answered(self, request: Request, task: str) -> Response:

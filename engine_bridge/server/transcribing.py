@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -191,8 +191,7 @@ class Recordings:
         self._engine = engine
         self._most = most
         self._lock = threading.Lock()
-        self._active = 0
-        self._threads = ThreadPoolExecutor(most, thread_name_prefix="auricle-recording")
+        self._active: dict[threading.Thread, RequestEngine] = {}
 
     @property
     def engine(self) -> Engine:
@@ -231,21 +230,30 @@ class Recordings:
             message = "this model times no words: leave 'word' out, and segments carry estimated times"
             raise Problem(400, message, param="timestamp_granularities[]", code="unsupported_option")
         with self._lock:
-            if self._active >= self._most:
+            if len(self._active) >= self._most:
                 message = (
                     f"{self._most} recordings are under way, which is all this server takes at once: try again later"
                 )
                 raise Problem(503, message, code="busy", retry_after=RETRY_AFTER)
-            self._active += 1
-            share = max(_LEAST_IN_FLIGHT, self._engine.preferred_in_flight // self._active)
-        engine = RequestEngine(self._engine, share)
-        running = Running(engine)
-        self._threads.submit(self._carry, running, engine, request, options)
+            share = max(_LEAST_IN_FLIGHT, self._engine.preferred_in_flight // (len(self._active) + 1))
+            engine = RequestEngine(self._engine, share)
+            running = Running(engine)
+            # A daemon, so that a server that is told to end does not wait for hours of audio.
+            thread = threading.Thread(
+                target=self._carry, args=(running, engine, request, options), name="auricle-recording", daemon=True
+            )
+            self._active[thread] = engine
+        thread.start()
         return running
 
     def close(self) -> None:
-        """Wait for what is under way."""
-        self._threads.shutdown()
+        """Cancel what is under way, and wait until it has ended."""
+        with self._lock:
+            active = dict(self._active)
+        for engine in active.values():
+            engine.cancel()
+        for thread in active:
+            thread.join()
 
     def _carry(self, running: Running, engine: Engine, request: SpeechRequest, options: DecodingOptions) -> None:
         try:
@@ -257,7 +265,7 @@ class Recordings:
             running.put(error)
         finally:
             with self._lock:
-                self._active -= 1
+                del self._active[threading.current_thread()]
 
 
 def _transcription(engine: Engine, request: SpeechRequest, options: DecodingOptions, source: Source) -> Transcription:

@@ -7,7 +7,7 @@ import re
 import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
@@ -40,7 +40,9 @@ def serving(engine, **options):
     settings = ServerSettings.from_options({**INSIDE, **options})
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(create_app(engine, [MODEL], settings), log_level="error", lifespan="on", ws="none")
+        config = uvicorn.Config(
+            create_app(engine, [MODEL], settings), log_level="error", ws="none", timeout_graceful_shutdown=3
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
@@ -52,6 +54,7 @@ def serving(engine, **options):
             yield client
         server.should_exit = True
         thread.join(20)
+        assert not thread.is_alive()
     engine.close()
 
 
@@ -340,6 +343,23 @@ def test_work_ends_when_the_client_leaves(stream):
         asked = len(engine.submissions)
         time.sleep(0.3)
         assert len(engine.submissions) == asked
+
+
+def test_a_server_that_is_told_to_end_does_not_wait_for_a_recording():
+    engine = FakeEngine(hear, delay=lambda number: 60.0)
+    with serving(engine) as client:
+        asking = threading.Thread(target=lambda: suppressed(lambda: post(client, Recording().phrases(20))), daemon=True)
+        asking.start()
+        while not engine.submissions:
+            time.sleep(0.01)
+        start = time.monotonic()
+    assert time.monotonic() - start < 15
+    assert not any(thread.name == "auricle-recording" for thread in threading.enumerate())
+
+
+def suppressed(action):
+    with suppress(httpx2.TransportError):
+        action()
 
 
 def test_silence_is_an_empty_text(client):
