@@ -35,6 +35,7 @@ class VllmServer:
             **os.environ,
             "TORCH_COMPILE_DISABLE": "1",  # compiling costs a minute and saves nothing in a few clips
             "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # or all servers of a machine share its first core
             "VLLM_NO_USAGE_STATS": "1",
             "HF_HUB_OFFLINE": "1",
             **environment,
@@ -47,7 +48,11 @@ class VllmServer:
 
     def __enter__(self):
         self.start()
-        self.wait()
+        try:
+            self.wait()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def __exit__(self, *_):

@@ -162,7 +162,8 @@ def _shown(body: bytes) -> str:
 
 
 def _cut(text: str) -> str:
-    line = " ".join(text.split())
+    """Return a server's words on one line, without what a terminal would obey, and not too long."""
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[: 4 * _TEXT_SHOWN]).split())
     return line if len(line) <= _TEXT_SHOWN else line[:_TEXT_SHOWN] + "…"
 
 

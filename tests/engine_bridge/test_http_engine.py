@@ -227,6 +227,15 @@ def test_an_answer_without_a_text_is_an_error(open_http, server, body):
         ask(engine)
 
 
+def test_a_servers_words_are_shown_in_one_printable_line(open_http, server):
+    engine = open_http()
+    server.faults.append(Fault(400, {"error": {"message": "no\x1b[2J\n" + "way " * 1000}}))
+    with pytest.raises(EngineError, match="no \\[2J way") as refusal:
+        ask(engine)
+    assert str(refusal.value).isprintable()
+    assert len(str(refusal.value)) < 500
+
+
 def test_an_empty_text_is_an_answer(open_http):
     silence = Recording().pause(1.0)
     assert ask(open_http(), silence).segments == ()
