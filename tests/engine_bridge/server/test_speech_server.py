@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import numpy as np
 import pytest
@@ -414,11 +415,28 @@ def test_models_and_health_are_told(client):
     assert client.get("/health").status_code == 200
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_openais_own_client_reads_every_answer(client, long):
+    openai = pytest.importorskip("openai", reason="openai is not installed")
+    with openai.OpenAI(base_url=str(client.base_url.join("/v1")), api_key="none", max_retries=0) as theirs:
+        ask = partial(theirs.audio.transcriptions.create, model=MODEL, file=("talk.wav", file_of(long)))
+        assert ask().text.split() == long.names
+        verbose = ask(response_format="verbose_json", timestamp_granularities=["word", "segment"])
+        assert [word.word for word in verbose.words] == long.names
+        assert verbose.segments[-1].end <= verbose.duration + 0.01
+        assert "-->" in ask(response_format="srt")
+        events = list(ask(stream=True))
+        assert events[-1].text.split() == long.names
+        assert "".join(event.delta for event in events[:-1]).split() == long.names
+        with pytest.raises(openai.NotFoundError, match="there is no model"):
+            ask(model="other")
+
+
 def test_the_http_engine_speaks_with_this_server(client, long):
     from engine_bridge.engines.http_engine import HttpEngine
     from engine_bridge.engines.protocol import DecodingOptions
 
-    engine = HttpEngine(f"{client.base_url}/v1".replace("//v1", "/v1"), languages=["en"])
+    engine = HttpEngine(str(client.base_url.join("/v1")), languages=["en"])
     try:
         clip = Recording().pause(0.3).speak(4).pause(0.3)
         result = engine.submit(clip.samples, DecodingOptions(timestamps="tokens")).result(30)
