@@ -11,6 +11,7 @@
     │   └── EngineDeadError                    the engine is gone; lists what it did not finish
     ├── EmbeddingError           (ValueError)  encoder states that do not fit the model, or are no numbers
     ├── MediaError               (ValueError)  audio that a request names and that may not or cannot be had
+    ├── CacheMissError           (LookupError) an input that is named alone and is not in the cache
     ├── TranscriptFormatError    (ValueError)  a text that is no transcript of a version known here
     └── OutputError              (OSError)     a transcript that cannot be written
 """
@@ -33,20 +34,26 @@ class ModelNotFoundError(EngineBridgeError):
         The name that was asked for.
     tried : tuple of str
         Each place that was looked at and why it failed, in order.
+    remedy : str
+        What to do next, as a sentence.
 
     """
 
-    def __init__(self, model: str, tried: tuple[str, ...]) -> None:
-        super().__init__(model, tried)
+    def __init__(
+        self,
+        model: str,
+        tried: tuple[str, ...],
+        remedy: str = "Name a folder with a CTranslate2 model, or install 'auricle[tiny-en]' for tiny.en without a "
+        "hub.",
+    ) -> None:
+        super().__init__(model, tried, remedy)
         self.model = model
         self.tried = tried
+        self.remedy = remedy
 
     def __str__(self) -> str:
         places = "; ".join(self.tried)
-        return (
-            f"model {self.model!r} was not found: {places}. "
-            "Name a folder with a CTranslate2 model, or install 'auricle[tiny-en]' for tiny.en without a hub."
-        )
+        return f"model {self.model!r} was not found: {places}. {self.remedy}"
 
 
 class EngineUnavailableError(EngineBridgeError, ImportError):
@@ -86,6 +93,10 @@ class EmbeddingError(EngineBridgeError, ValueError):
 
 class MediaError(EngineBridgeError, ValueError):
     """Audio that a request names by address may not be read here, or cannot be had."""
+
+
+class CacheMissError(EngineBridgeError, LookupError):
+    """A cache does not hold what was asked for by its name alone."""
 
 
 class TranscriptFormatError(EngineBridgeError, ValueError):

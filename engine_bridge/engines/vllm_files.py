@@ -6,6 +6,7 @@ from pathlib import Path
 from engine_bridge.errors import ModelNotFoundError
 from engine_bridge.models.info import ModelFiles
 
+_REMEDY = "Name a folder with a model in Hugging Face's layout, or a repository that the hub has."
 _PATTERNS = ["*.json", "*.model", "*.txt", "*.jinja"]  # not the weights, which vLLM fetches itself
 
 
@@ -38,7 +39,7 @@ def read_model_files(model: str) -> ModelFiles:
     if is_folder(model):
         return ModelFiles.read(Path(model).expanduser(), model)
     if model.startswith(("/", ".", "~")):
-        raise ModelNotFoundError(model, ("no folder of that name",))
+        raise ModelNotFoundError(model, ("no folder of that name",), _REMEDY)
     repository = repository_of(model)
     tried = ["no folder of that name"]
     for local_only in (True, False):
@@ -51,7 +52,7 @@ def read_model_files(model: str) -> ModelFiles:
             where = "the hub's local cache does not hold" if local_only else "the hub could not give"
             reason = "" if local_only else f" ({type(error).__name__}: {str(error).splitlines()[0]})"
             tried.append(f"{where} {repository}{reason}")
-    raise ModelNotFoundError(model, tuple(tried))
+    raise ModelNotFoundError(model, tuple(tried), _REMEDY)
 
 
 def _snapshot(repository: str, *, local_only: bool) -> Path:

@@ -131,7 +131,7 @@ def test_offline_the_cache_is_used_and_the_network_left_alone(hub, monkeypatch, 
     assert locate_model("small") == Path("cached")
 
 
-@pytest.mark.parametrize("spec", ["", "embedded:", "vosk:small", "http://", "Embedded:tiny.en"])
+@pytest.mark.parametrize("spec", ["", "embedded:", "vosk:small", "vllm:", "Embedded:tiny.en"])
 def test_specifications_that_are_not_understood_are_refused_with_an_example(spec):
     with pytest.raises(EngineSpecError, match=r"embedded:tiny\.en"):
         open_engine(spec)
