@@ -26,12 +26,16 @@ from engine_bridge.errors import EngineError, EngineUnavailableError
 from engine_bridge.models.info import ModelFiles
 from engine_bridge.models.inputs import EngineInput, Generated
 from engine_bridge.models.registry import find_audio_model
+from engine_bridge.models.whisper import WHISPER, WhisperProcessor
 
 LEAST_SECONDS = 0.1
 """What is shorter is followed by silence up to this, for feature extractors that fail on a few samples."""
 
 MAX_TEXT_TOKENS = 1_024
 """The longest text of a clip for models whose context would take more: a loop should not fill it."""
+
+TIMESTAMPS = "auricle_timestamps"
+"""The name under which a request carries what `TimestampRules` needs."""
 
 _FORBIDDEN = -100.0  # the lowest bias that vLLM takes
 
@@ -47,6 +51,8 @@ class VllmClips:
         The model's configuration.
     spec : str
         The engine's specification, for messages.
+    has_timestamp_rules : bool
+        Whether the engine applies `TimestampRules`; without them Whisper is not asked for timestamps.
 
     Raises
     ------
@@ -55,7 +61,7 @@ class VllmClips:
 
     """
 
-    def __init__(self, client: Any, files: ModelFiles, spec: str) -> None:
+    def __init__(self, client: Any, files: ModelFiles, spec: str, *, has_timestamp_rules: bool = False) -> None:
         self._client = client
         self._spec = spec
         family = find_audio_model(files)
@@ -63,6 +69,7 @@ class VllmClips:
         self.processor = family.processor(
             self.info, files, ClientTokenizer(client.renderer.get_tokenizer(), files.name)
         )
+        self._rules = self._timestamp_tokens() if has_timestamp_rules else None
         self._context = int(client.model_config.max_model_len)
         self._bias = {int(token): _FORBIDDEN for token in files.generation_config.get("suppress_tokens") or ()}
         # What may not come first is the end of text: a clip is sent because somebody speaks in it.
@@ -82,13 +89,20 @@ class VllmClips:
             languages=self.info.languages,
             detects_language=self.info.detects_language,
             translates=TRANSLATE in self.info.tasks,
-            timestamps=self.info.timestamps,
+            timestamps=self.info.timestamps and (self.info.family != WHISPER or self._rules is not None),
             word_times=False,
             beam_search=False,
             embeddings=embeddings,
             max_prompt_tokens=self.processor.max_prompt_tokens,
             max_output_tokens=min(self._context, MAX_TEXT_TOKENS),
         )
+
+    def _timestamp_tokens(self) -> list[int] | None:
+        """Return the fields of `TimestampTokens`, as they travel between processes; None for other families."""
+        if not isinstance(self.processor, WhisperProcessor):
+            return None
+        tokens = self.processor.tokens
+        return [tokens.end_of_text, tokens.no_timestamps, tokens.first_timestamp]
 
     def check_clip(self, samples: NDArray[np.float32]) -> None:
         """Raise ValueError unless a clip has one dimension and is no longer than the model takes."""
@@ -125,6 +139,7 @@ class VllmClips:
                 min_tokens=self._least_tokens,
                 logprobs=0,
                 logit_bias=self._bias or None,
+                extra_args={TIMESTAMPS: self._rules} if self._rules and options.timestamps == "tokens" else None,
             ),
         )
         tokens = tuple(int(token) for token in output.token_ids)

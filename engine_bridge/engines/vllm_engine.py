@@ -31,6 +31,7 @@ from engine_bridge.errors import (
     UnsupportedOptionError,
 )
 from engine_bridge.features import HOP_FRAMES, log_mel_spectrogram
+from engine_bridge.models.whisper import WHISPER
 
 ROUNDS_IN_FLIGHT = 2
 """Batches of the scheduler that are submitted at once: one at work, one waiting."""
@@ -40,6 +41,9 @@ MOST_IN_FLIGHT = 256
 
 STATES_STRIDE = 2 * HOP_FRAMES
 """How far apart the states of Whisper's encoder are, in samples."""
+
+TIMESTAMP_RULES = "engine_bridge.engines.vllm_timestamps:TimestampRules"
+"""Where vLLM finds the rules, as it wants to be told."""
 
 _Answer = TypeVar("_Answer")
 
@@ -130,8 +134,10 @@ class VllmEngine:
         except Exception as error:
             raise EngineUnavailableError(f"{self._spec}: vLLM refuses its arguments ({error}); change them") from error
         try:
-            self._client = AsyncLLM.from_engine_args(arguments)
-            self._clips = VllmClips(self._client, self._files, self._spec)
+            config = arguments.create_engine_config()
+            has_rules = _add_timestamp_rules(config)
+            self._client = AsyncLLM.from_vllm_config(config, disable_log_stats=arguments.disable_log_stats)
+            self._clips = VllmClips(self._client, self._files, self._spec, has_timestamp_rules=has_rules)
         except EngineBridgeError:
             raise
         except Exception as error:
@@ -164,7 +170,7 @@ class VllmEngine:
 
     @property
     def _encodes(self) -> bool:
-        return self._clips.info.family == "Whisper" and self._arguments["worker_extension_cls"] == EXTENSION
+        return self._clips.info.family == WHISPER and self._arguments["worker_extension_cls"] == EXTENSION
 
     @property
     def preferred_in_flight(self) -> int:
@@ -340,6 +346,17 @@ class VllmEngine:
                 self._earlier_seconds[stage] = self._earlier_seconds.get(stage, 0.0) + seconds
         await self._shut_down()
         await self._start()
+
+
+def _add_timestamp_rules(config: Any) -> bool:
+    """Have vLLM apply Whisper's timestamp rules; return whether it will.
+
+    Only its first model runner takes logits processors of this kind; where it uses the second there are no timestamps.
+    """
+    if config.use_v2_model_runner:
+        return False
+    config.model_config.logits_processors = [*(config.model_config.logits_processors or ()), TIMESTAMP_RULES]
+    return True
 
 
 def _death(spec: str, unfinished: Sequence[_Clip]) -> EngineDeadError:

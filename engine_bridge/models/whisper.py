@@ -14,6 +14,9 @@ from engine_bridge.models.inputs import EngineInput, Generated, PromptTokenizer,
 from engine_bridge.models.languages import WHISPER_LANGUAGES
 from engine_bridge.models.registry import register_audio_model
 
+WHISPER = "Whisper"
+"""The family's name."""
+
 ENCODER_POSITIONS_PER_SECOND = 50.0
 """The encoder halves the features' hundred frames a second."""
 
@@ -40,7 +43,7 @@ def whisper_info(files: ModelFiles) -> AudioModelInfo:
     if multilingual and isinstance(listed, Mapping) and listed:
         languages = tuple(sorted(token.strip("<|>") for token in listed))
     return AudioModelInfo(
-        family="Whisper",
+        family=WHISPER,
         sample_rate=int(files.preprocessor_config.get("sampling_rate", SAMPLE_RATE)),
         audio_spec=AudioSpec(target_channels=1),
         max_clip_seconds=seconds,

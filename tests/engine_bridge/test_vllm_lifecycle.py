@@ -335,11 +335,23 @@ class TestOpening:
     def test_an_engines_arguments_reach_it(self, random_whisper):
         engine = open_engine(f"embedded:{random_whisper}", device="cpu", workers=1, compute_type="float32")
         try:
-            assert engine.description.endswith("cpu, float32")
+            assert "cpu, float32" in engine.description
         finally:
             engine.close()
 
-    @pytest.mark.parametrize("spec", ["vllm", "vllm:"])
+    def test_vllms_arguments_may_stand_in_the_specification(self, starts):
+        spec = "vllm:tiny.en?dtype=float16&enforce_eager=true&max_num_seqs=64&restarts=2"
+        engine = open_engine(spec, dtype="float32")
+        try:
+            assert engine.spec == "vllm:tiny.en"
+            assert engine._restarts_left == 2
+            wanted = {"dtype": "float32", "enforce_eager": True, "max_num_seqs": 64}
+            assert wanted.items() <= engine._arguments.items()
+            assert engine._arguments["model"] == "openai/whisper-tiny.en"
+        finally:
+            engine.close()
+
+    @pytest.mark.parametrize("spec", ["vllm", "vllm:", "vllm:?dtype=float16"])
     def test_a_model_has_to_be_named(self, spec):
         with pytest.raises(EngineSpecError, match="vllm:MODEL"):
             open_engine(spec)

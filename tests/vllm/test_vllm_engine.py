@@ -62,6 +62,15 @@ def test_a_clips_probability_is_that_of_the_embedded_engine(engine, embedded, ch
     assert ours.language == "en"
 
 
+def test_timestamps_follow_whispers_rules_as_in_the_embedded_engine(engine, embedded, chunks):
+    tokens = DecodingOptions(timestamps="tokens")
+    for chunk in chunks[:4]:
+        ours, theirs = (each.submit(chunk.samples, tokens).result(SECONDS).segments for each in (engine, embedded))
+        assert [part.text for part in ours] == [part.text for part in theirs]
+        assert [part.start for part in ours] == pytest.approx([part.start for part in theirs], abs=0.1)
+        assert [part.end for part in ours] == pytest.approx([part.end for part in theirs], abs=0.1)
+
+
 def test_encoder_states_are_those_of_the_embedded_engine(engine, embedded, chunks):
     for ours, theirs in zip(engine.encode(chunks[:2]), embedded.encode(chunks[:2]), strict=True):
         assert ours.states.shape == theirs.states.shape
