@@ -15,9 +15,10 @@ from vllm.multimodal.media.audio import AudioMediaIO
 from vllm.multimodal.media.connector import MEDIA_CONNECTOR_REGISTRY, MODALITY_IO_MAP, MediaConnector
 
 from audio.errors import AudioError, LimitExceededError
-from audio.stream import open_stream
+from engine_bridge.cache import InputCache, open_cache
 from engine_bridge.errors import MediaError, UnsupportedOptionError
 from engine_bridge.media import open_media
+from engine_bridge.preparation import PreparationSettings, prepared
 from engine_bridge.server.problems import problem_of
 from engine_bridge.server.settings import ServerSettings, check_request_options
 from engine_bridge.vllm_plugin import NAME
@@ -131,16 +132,20 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="auricle-media")
 
 
+@cache
+def _kept(kind: str, size: float) -> InputCache:
+    """Return the cache of this process, or the one that processes share."""
+    return open_cache(kind, size, name="chats")
+
+
 def _audio_at(url: str, settings: ServerSettings) -> tuple[NDArray[np.float32], int]:
-    with (
-        open_media(url, settings.media) as source,
-        open_stream(
-            source,
-            settings.sample_rate,
-            backend=settings.audio_backend,
-            limits=settings.chat_limits,
-            isolation=settings.isolation,
-        ) as stream,
-    ):
-        blocks = list(stream)
-        return np.concatenate([np.zeros(0, np.float32), *blocks]), stream.sample_rate
+    wanted = PreparationSettings(
+        sample_rate=settings.sample_rate,
+        audio_backend=settings.audio_backend,
+        limits=settings.chat_limits,
+        isolation=settings.isolation,
+    )
+    with open_media(url, settings.media) as source:
+        kept = _kept(settings.mm_processor_cache_type, settings.mm_processor_cache_gb)
+        audio = prepared(source, wanted, cache=kept)
+    return audio.samples, audio.sample_rate

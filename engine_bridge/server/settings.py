@@ -8,6 +8,7 @@ from audio.decoders.auto import AUTO_ORDER
 from audio.isolation import Isolation
 from audio.limits import DecodeLimits
 from audio.stream import SPEECH_RATE
+from engine_bridge.cache import CACHE_TYPES
 from engine_bridge.errors import UnsupportedOptionError
 from engine_bridge.media import MediaPolicy
 
@@ -38,6 +39,10 @@ class ServerSettings:
     sample_rate : int or None
         Samples per second of the audio in chats: 16 kHz, which the models expect, so that nothing is resampled twice;
         None keeps the recording's own.
+    mm_processor_cache_type : {"none", "processor_only", "lru", "shm"}
+        How decoded audio of chats is kept for when it is sent again: see `engine_bridge.cache.open_cache`.
+    mm_processor_cache_gb : float
+        GiB of decoded audio that are kept; none by default.
     isolate : bool
         Decode in a process of its own, so that a crash or a hang in a codec costs one request. It adds its start to
         each request, about a third of a second.
@@ -57,6 +62,8 @@ class ServerSettings:
     limits: DecodeLimits = field(default_factory=DecodeLimits.strict)
     max_chat_seconds: float | None = 600.0
     sample_rate: int | None = SPEECH_RATE
+    mm_processor_cache_type: str = "processor_only"
+    mm_processor_cache_gb: float = 0.0
     isolate: bool = True
     max_recordings: int = 64
     media: MediaPolicy = field(default_factory=MediaPolicy)
@@ -68,6 +75,11 @@ class ServerSettings:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} is {value!r}: give a number above 0")
+        if self.mm_processor_cache_type not in CACHE_TYPES:
+            kinds = ", ".join(CACHE_TYPES)
+            raise ValueError(f"mm_processor_cache_type is {self.mm_processor_cache_type!r}: choose {kinds}")
+        if not 0 <= self.mm_processor_cache_gb < float("inf"):
+            raise ValueError(f"mm_processor_cache_gb is {self.mm_processor_cache_gb!r}: give GiB, from 0 on")
 
     @classmethod
     def from_options(
@@ -84,7 +96,8 @@ class ServerSettings:
         ----------
         options : mapping or None
             ``audio_backend``; the fields of `DecodeLimits`, where null sets no limit; ``max_chat_seconds``,
-            ``sample_rate``, ``isolate`` and ``max_recordings``; for addresses, ``allow_private_addresses`` and
+            ``sample_rate``, ``mm_processor_cache_type``, ``mm_processor_cache_gb``, ``isolate`` and
+            ``max_recordings``; for addresses, ``allow_private_addresses`` and
             ``fetch_seconds``.
         allowed_domains, allowed_local_path
             See `MediaPolicy`.
@@ -181,6 +194,8 @@ _OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(_LIMITS, _limit),
     "max_chat_seconds": _limit,
     "sample_rate": lambda name, value: None if value is None else _count(name, value),
+    "mm_processor_cache_type": _text,
+    "mm_processor_cache_gb": _number,
     "isolate": _truth,
     "max_recordings": _count,
     "allow_private_addresses": _truth,

@@ -47,7 +47,7 @@ def read(request, connected):
         max_model_len=448,
         dtype="float32",
         allowed_local_media_path=str(SAMPLES),
-        media_io_kwargs={"audio": {"max_chat_seconds": 300, "isolate": False}},
+        media_io_kwargs={"audio": {"max_chat_seconds": 300, "isolate": False, "mm_processor_cache_gb": 0.1}},
     )
     config = arguments.create_model_config()
 
@@ -108,6 +108,14 @@ def test_a_local_file_is_read_below_the_allowed_folder_alone(read, refused):
     waveform, _ = read(audio_url((SAMPLES / "reading.flac").as_uri()), {"audio": {"audio_backend": "pyav"}})
     assert len(waveform) > RATE
     refused(audio_url("file:///etc/hostname"), "may read")
+
+
+def test_audio_that_is_sent_again_is_not_decoded_again(read, monkeypatch):
+    data = encoded(tone(2.0))
+    first, _ = read(input_audio(data))
+    monkeypatch.setattr("engine_bridge.preparation.open_stream", None)
+    again, _ = read(audio_url(f"data:;base64,{data}"))
+    np.testing.assert_array_equal(again, first)
 
 
 def test_limits_hold_and_the_message_names_the_option(refused):

@@ -47,6 +47,8 @@ def test_options_set_what_they_name():
         ({"audio_backend": "sox"}, "sox"),
         ({"audio_backend": 3}, "audio_backend"),
         ({"fetch_seconds": 0}, "deadline_seconds"),
+        ({"mm_processor_cache_gb": -1}, "mm_processor_cache_gb"),
+        ({"mm_processor_cache_type": "disk"}, "disk"),
     ],
 )
 def test_options_that_make_no_sense_stop_the_server(options, named):
