@@ -209,12 +209,15 @@ class _Run:
         from audio.errors import AudioError
         from engine_bridge.errors import EngineBridgeError, UnsupportedOptionError
         from engine_bridge.terminal import losses
+        from engine_bridge.timing import PROCESS, WRITE, TimingContext
 
         if self.titles and self.prints:
             click.echo(f"# {source}")
+        timing = TimingContext(parent=PROCESS)
         try:
             transcript = self._stream(source)
-            self._write(source, transcript)
+            with timing.stage(WRITE):
+                self._write(source, transcript)
         except UnsupportedOptionError as error:
             raise click.UsageError(str(error)) from error
         except (AudioError, EngineBridgeError) as error:
@@ -225,8 +228,9 @@ class _Run:
         for sentence in losses(transcript):
             complain(f"{source}: {sentence}")
         if self.timings:
-            stages = ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in transcript.timings.items())
-            complain(f"{source}: {transcript.duration:.1f} s of audio: {stages}")
+            seconds = {**transcript.timings, **timing.seconds()}
+            stages = ", ".join(f"{stage} {taken:.2f} s" for stage, taken in seconds.items())
+            complain(f"{source}: {transcript.duration:.1f} s of audio: {stages} ({self.engine.description})")
         return True
 
     def _stream(self, source: str) -> "Transcript":

@@ -188,6 +188,11 @@ class FakeEngine:
         return self._spec
 
     @property
+    def description(self) -> str:
+        """What it is."""
+        return "answers from a script"
+
+    @property
     def capabilities(self) -> EngineCapabilities:
         """What it claims to be able to do."""
         return self._capabilities

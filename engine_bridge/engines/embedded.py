@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from audio.chunk import Chunk
 from audio.positions import samples_from_seconds
+from engine_bridge.budget import BatchBudget, BatchChoice, choose_batch
 from engine_bridge.embeddings import AudioEmbedding
 from engine_bridge.engines.clip_queue import ClipQueue, ClipRequest
 from engine_bridge.engines.encoding import Intake, encoded_chunks
@@ -33,7 +34,20 @@ from engine_bridge.models.whisper import whisper_info
 from engine_bridge.timing import ALIGN, DECODE_TEXT, ENCODE, FEATURES, PROCESS, TimingContext
 
 DECODER_BATCH = 8
-"""Clips decoded together. The text decoder gains from batches, the encoder on a CPU does not (see bench/)."""
+DEVICE_BATCH = 32
+"""Most clips decoded together, on a CPU and on CUDA, unless memory is short. The text decoder gains from batches, the
+encoder on a CPU does not (see bench/)."""
+
+DUMMY_TOKENS = 16
+"""Length of the text that is decoded to measure memory."""
+
+DUMMY_BEAM = 5
+"""Beam size for measuring memory: that of second attempts."""
+
+_CLIP_BYTES = 150 << 20
+_CLIP_SHARE = 0.5
+"""What a clip takes at the most: so many bytes, and that share of the model's file. On a CPU tiny.en, with a file of
+72 MiB, was measured to take 100 MiB for the first clip of a batch and 10 to 20 MiB for each further one."""
 
 SAMPLES_PER_STATE = 2 * HOP_FRAMES
 """How far apart the encoder's states are: it halves the features in time."""
@@ -59,8 +73,9 @@ class EmbeddedEngine:
         Batches processed side by side; None for one a core on a CPU, one on CUDA.
     threads : int or None
         Threads of each worker on a CPU; None for one.
-    batch_size : int
-        Most clips decoded together.
+    batch_size : int or None
+        Most clips decoded together; None for 8 on a CPU and 32 on CUDA, or as many as fit into the memory that is free
+        (`engine_bridge.budget`). Where memory runs out, batches are halved and tried again.
     limit_mm_per_prompt : mapping or None
         ``{"audio": 0}`` refuses audio and leaves embeddings.
     enable_mm_embeds : bool
@@ -83,7 +98,7 @@ class EmbeddedEngine:
         compute_type: str = "auto",
         workers: int | None = None,
         threads: int | None = None,
-        batch_size: int = DECODER_BATCH,
+        batch_size: int | None = None,
         limit_mm_per_prompt: Mapping[str, int] | None = None,
         enable_mm_embeds: bool = False,
     ) -> None:
@@ -119,9 +134,19 @@ class EmbeddedEngine:
         info = whisper_info(ModelFiles(model, {}, {"is_multilingual": self._model.is_multilingual}))
         self._intake = Intake(self._spec, info, limit_mm_per_prompt, enable_mm_embeds=enable_mm_embeds)
         self._state_shape: tuple[int, int] | None = None
-        self._encoder_batch = 1 if on_cpu else batch_size
-        self._batch_size = batch_size
+        self._encoder_batch = 1 if on_cpu else batch_size or DEVICE_BATCH
         self._timing = TimingContext((FEATURES, ENCODE, DECODE_TEXT, ALIGN), parent=PROCESS)
+        self._budget = BatchBudget(
+            BatchChoice(batch_size)
+            if batch_size is not None
+            else choose_batch(
+                DECODER_BATCH if on_cpu else DEVICE_BATCH,
+                workers=workers,
+                device=device,
+                clip_bound=_CLIP_BYTES + int(_CLIP_SHARE * (folder / "model.bin").stat().st_size),
+                run=self._run_dummies,
+            )
+        )
         self._queue = ClipQueue(self._spec)
         self._description = f"CTranslate2 {ctranslate2.__version__}, {device}, {self._model.compute_type}"
         self._workers = [
@@ -138,8 +163,8 @@ class EmbeddedEngine:
 
     @property
     def description(self) -> str:
-        """CTranslate2's version, the device and the computation type."""
-        return self._description
+        """CTranslate2's version, the device, the computation type and the size of batches."""
+        return f"{self._description}, {self._budget.choice}"
 
     @property
     def capabilities(self) -> EngineCapabilities:
@@ -162,7 +187,7 @@ class EmbeddedEngine:
     @property
     def preferred_in_flight(self) -> int:
         """Two full batches a worker: one at work, one waiting."""
-        return 2 * self._batch_size * len(self._workers)
+        return 2 * self._budget.size * len(self._workers)
 
     def check(self, options: DecodingOptions) -> None:
         """Raise UnsupportedOptionError if the model cannot honour `options`."""
@@ -227,12 +252,12 @@ class EmbeddedEngine:
             worker.join()
 
     def _work(self) -> None:
-        while (batch := self._queue.take(self._batch_size, len(self._workers))) is not None:
+        while (batch := self._queue.take(self._budget.size, len(self._workers))) is not None:
             running = [request for request in batch if request.future.set_running_or_notify_cancel()]
             if not running:
                 continue
             try:
-                results = self._process(running)
+                results = self._budget.process(running, self._process)
             except Exception as error:  # noqa: BLE001 - whatever fails belongs to the clips that wait for it
                 failure = EngineError(f"{self.spec} failed: {type(error).__name__}: {error}")
                 failure.__cause__ = error
@@ -241,6 +266,17 @@ class EmbeddedEngine:
             else:
                 for request, result in zip(running, results, strict=True):
                     request.future.set_result(result)
+
+    def _run_dummies(self, clips: int) -> None:
+        """Encode and decode so many clips of full length, to see what memory that takes."""
+        silence = np.zeros(WINDOW_FRAMES, dtype=np.float32)
+        encoded = np.ascontiguousarray(self._states([silence] * clips))
+        self._model.generate(
+            self._storage.from_array(encoded),
+            [self._tokens.prompt("en", DecodingOptions(language="en"))] * clips,
+            beam_size=DUMMY_BEAM,
+            max_length=DUMMY_TOKENS,
+        )
 
     def _process(self, batch: Sequence[ClipRequest]) -> Sequence[Any]:
         encoded = self._encode(batch)
