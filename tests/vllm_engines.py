@@ -41,5 +41,5 @@ def shared_engine(request, name):
             kv_cache_memory_bytes=1 << 29,
         )
         _engines[name] = engine
-        request.session.config.add_cleanup(engine.close)
+        request.session.addfinalizer(engine.close)
     return engine

@@ -71,7 +71,9 @@ class VllmClips:
         )
         self._rules = self._timestamp_tokens() if has_timestamp_rules else None
         self._context = int(client.model_config.max_model_len)
-        self._bias = {int(token): _FORBIDDEN for token in files.generation_config.get("suppress_tokens") or ()}
+        suppressed = files.generation_config.get("suppress_tokens") or ()
+        vocabulary = int(client.model_config.get_vocab_size())
+        self._bias = {int(token): _FORBIDDEN for token in suppressed if 0 <= token < vocabulary}
         # What may not come first is the end of text: a clip is sent because somebody speaks in it.
         ends_early = files.generation_config.get("eos_token_id") in (
             files.generation_config.get("begin_suppress_tokens") or ()

@@ -36,6 +36,9 @@ from engine_bridge.models.whisper import WHISPER
 ROUNDS_IN_FLIGHT = 2
 """Batches of the scheduler that are submitted at once: one at work, one waiting."""
 
+SHUTDOWN_SECONDS = 20
+"""How long vLLM's processes may take to end before they are killed."""
+
 MOST_IN_FLIGHT = 256
 """Clips that are submitted at once at the most; each holds its audio in memory."""
 
@@ -147,9 +150,15 @@ class VllmEngine:
         self._starts += 1
 
     async def _shut_down(self) -> None:
+        """End vLLM's processes; blocks the loop, whose sockets have to be closed in it."""
         client = getattr(self, "_client", None)
-        if client is not None:
-            await asyncio.to_thread(client.shutdown)
+        if client is None:
+            return
+        if client.output_handler is not None:
+            client.output_handler.cancel()  # it would tell of processes that ended as of an accident
+            await asyncio.gather(client.output_handler, return_exceptions=True)
+        client.shutdown(timeout=SHUTDOWN_SECONDS)
+        client.engine_core.resources.ctx.destroy(linger=0)  # vLLM leaves it to the interpreter, which complains
 
     @property
     def spec(self) -> str:

@@ -85,8 +85,11 @@ class Client:
         self.let_go = threading.Event()
         self.at_work = threading.Semaphore(0)
         self.shut_down = False
+        self.output_handler = None
+        context = SimpleNamespace(destroy=lambda linger: None)
+        self.engine_core = SimpleNamespace(resources=SimpleNamespace(ctx=context))
 
-    def shutdown(self):
+    def shutdown(self, timeout):
         self.shut_down = True
 
     def wait_for_work(self, clips):

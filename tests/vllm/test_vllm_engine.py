@@ -121,7 +121,9 @@ def test_closing_ends_its_processes_and_refuses_what_comes_after(request):
     future = engine.submit(np.zeros(16_000, dtype=np.float32), NONE)
     engine.close()
     assert future.done()
-    assert not any(process.is_alive() for process in processes)
+    for process in processes:
+        process.join(30)
+        assert not process.is_alive()
     others = shared_engine(request, "tiny.en")
     named = [thread for thread in threading.enumerate() if thread.name == "auricle-vllm"]
     assert named == [others._loop._thread]
