@@ -69,8 +69,7 @@ def main() -> None:
     metavar="SPEC",
     default="embedded:tiny.en",
     show_default=True,
-    help="embedded:MODEL, with a model name (small, large-v3-turbo, ...), a folder, or a hub repository; vllm:MODEL; "
-    "or http://HOST:PORT/v1#MODEL for a server.",
+    help="embedded:MODEL (a name such as large-v3, a folder, a hub repository), vllm:MODEL, or http://HOST:PORT/v1#MODEL.",
 )
 @click.option("--language", metavar="CODE", help="Language spoken, such as en or de [default: detected].")
 @click.option("--per-chunk-language", is_flag=True, help="Detect it for each chunk, for talk in several languages.")
@@ -391,8 +390,7 @@ def models() -> None:
     from engine_bridge.models.table import family_table
 
     try:
-        for line in family_table():
-            click.echo(line)
+        click.echo("\n".join(family_table()))
     except EngineBridgeError as error:
         complain(str(error))
         sys.exit(1)
