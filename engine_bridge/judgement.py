@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from audio.chunk import Chunk
 from engine_bridge.coverage import covered_seconds
+from engine_bridge.dips import voiced_seconds
 from engine_bridge.engines.protocol import ClipResult, DecodingOptions
 from engine_bridge.joining import join_texts
 from engine_bridge.spread import estimated_segments
@@ -65,7 +66,7 @@ def judge(chunk: Chunk, result: ClipResult, options: DecodingOptions) -> Attempt
         return Attempt(result=result)
     speech = speech_seconds(chunk)
     if options.timestamps == "none":
-        segments = tuple(estimated_segments(result, speech))
+        segments = tuple(estimated_segments(result, voiced_seconds(chunk), speech))
     else:
         segments = tuple(segments_of(place(result, chunk), speech, result))
     text = " ".join(segment.text for segment in segments)

@@ -5,6 +5,7 @@ foretell. So each stretch of speech gets about its share of the text, and of all
 which sentences end at pauses. Words within a stretch then follow each other in proportion to their length.
 """
 
+import math
 import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
@@ -34,6 +35,8 @@ speakers; chunks of one recording lie within 15 % of it."""
 SLOWEST_PACE = 5.0
 """The least of it: a text that would be slower leaves the rest of its stretch without text."""
 
+# Seconds that weak last sounds take in a dip of the level.
+_FADE_IN_DIP = 0.2
 # More words than this are shared out by length alone; half a minute holds some hundred.
 _MOST_WORDS = 600
 # The spread of a stretch's text around its share: a constant for its edges, a part that grows as words add up, and one
@@ -41,10 +44,12 @@ _MOST_WORDS = 600
 _EDGE_VARIANCE = 6.0
 _WORD_VARIANCE = 1.0
 _PACE_DEVIATION = 0.1
-# What sentence ends, clause ends and other words cost before a pause and elsewhere: negative log probabilities, from
-# how often each stood before the 250 pauses of four recordings.
-_MARK_COSTS = {"sentence": (0.0, 2.0), "clause": (1.5, 0.3), "word": (2.5, 0.0)}
-_WORD_PAUSE_COST = 1.5
+# What the end of a sentence, of a clause and of another word cost where there is no pause, and before one of 0.3 s:
+# negative log probabilities, from how often each stood before the 250 pauses of four recordings and elsewhere. The
+# longer the pause, the less likely a sentence goes on after it.
+_MARK_COSTS = {"sentence": (2.0, 0.0), "clause": (0.3, 1.5), "word": (0.0, 2.0)}
+_WHOLE_PAUSE = 0.3
+_LONG_PAUSE_COST = 1.5
 _LONG_PAUSE = 1.0
 _CLAUSE_ENDS = (",", ";", ":", "\u3001", "\uff0c", "\uff1b", "\uff1a", "\u060c")
 _CLOSERS = "\"'\u201d\u2019)]\u300d\u300f"
@@ -78,7 +83,7 @@ def spread_words(text: str, speech: Sequence[Seconds], shares: Sequence[float] |
     text : str
         The text.
     speech : sequence of (start, end)
-        The stretches of speech, in seconds, ascending.
+        Where speech sounds, in seconds, ascending; see `engine_bridge.dips.voiced_seconds`.
     shares : sequence of float, optional
         How much of the text each stretch is taken to hold, in any unit; in proportion to their length unless given.
 
@@ -91,23 +96,25 @@ def spread_words(text: str, speech: Sequence[Seconds], shares: Sequence[float] |
 
     """
     pieces = pieces_of(Segment(0.0, 0.0, text))
-    stretches = [(start, max(end - FADE_SECONDS, start)) for start, end in speech]
-    if not pieces or not stretches:
+    if not pieces or not speech:
         return []
     lengths = np.array([_piece_length(piece) for piece in pieces])
-    weights = np.array([end - start for start, end in stretches] if shares is None else shares, dtype=np.float64)
+    weights = np.array([end - start for start, end in speech] if shares is None else shares, dtype=np.float64)
     if not weights.sum() > 0:
-        weights = np.ones(len(stretches))
-    pauses = [after[0] - before[1] for before, after in pairwise(stretches)]
+        weights = np.ones(len(speech))
+    pauses = [after[0] - before[1] for before, after in pairwise(speech)]
     bounds = _shared_out(lengths, [piece.text for piece in pieces], weights / weights.sum() * lengths.sum(), pauses)
     words: list[ClipWord] = []
-    for (start, end), first, last in zip(stretches, bounds[:-1], bounds[1:], strict=True):
+    for (start, end), first, last in zip(speech, bounds[:-1], bounds[1:], strict=True):
         words += _in_stretch(pieces[first:last], lengths[first:last], start, end)
     return words
 
 
 def estimated_segments(
-    result: ClipResult, speech: Sequence[Seconds], shares: Sequence[float] | None = None
+    result: ClipResult,
+    voiced: Sequence[Seconds],
+    speech: Sequence[Seconds] = (),
+    shares: Sequence[float] | None = None,
 ) -> list[Segment]:
     """Return an untimed answer's text as sentences with estimated times, and without words.
 
@@ -115,8 +122,10 @@ def estimated_segments(
     ----------
     result : ClipResult
         The answer; times in it are not looked at.
-    speech, shares
+    voiced, shares
         As for `spread_words`.
+    speech : sequence of (start, end)
+        The stretches of speech that `voiced` lies in, in seconds. Within one a segment ends only after what fades.
 
     Returns
     -------
@@ -124,19 +133,27 @@ def estimated_segments(
         Ascending, each marked as `estimated`; none without text or speech.
 
     """
-    text = join_texts(segment.text for segment in result.segments)
-    words = spread_words(text, speech, shares)
+    sentences = sentences_from_words(spread_words(join_texts(part.text for part in result.segments), voiced, shares))
+    next_starts = [sentence[0].start for sentence in sentences[1:]] + [math.inf]
     return [
         Segment(
             sentence[0].start,
-            sentence[-1].end,
+            _faded_out(sentence[-1].end, next_start, speech),
             "".join(word.text for word in sentence).strip(),
             confidence=clip_confidence(result),
             language=result.language,
             estimated=True,
         )
-        for sentence in sentences_from_words(words)
+        for sentence, next_start in zip(sentences, next_starts, strict=False)
     ]
+
+
+def _faded_out(end: float, next_start: float, speech: Sequence[Seconds]) -> float:
+    """Return where a segment ends: a little after its last loud sound, as its stretch and the next segment allow."""
+    for first, last in speech:
+        if first < end < last - FADE_SECONDS:
+            return max(end, min(end + _FADE_IN_DIP, last - FADE_SECONDS, next_start))
+    return end
 
 
 def _piece_length(piece: Piece) -> float:
@@ -175,7 +192,7 @@ def _shared_out(lengths: FloatArray, texts: Sequence[str], expected: FloatArray,
         inner = np.searchsorted(said, np.cumsum(expected)[:-1])
         return [0, *(int(bound) for bound in np.minimum(inner, count)), count]
     marks = np.array([_MARK_COSTS[_mark(text)] for text in texts])
-    inside = np.concatenate([[0.0], np.cumsum(marks[:, 1])])
+    inside = np.concatenate([[0.0], np.cumsum(marks[:, 0])])
     # Costs of all runs of words, from the row's word up to the column's: what stands between them, and none backwards.
     span = said[np.newaxis, :] - said[:, np.newaxis]
     unmarked = np.zeros((count + 1, count + 1))
@@ -191,14 +208,21 @@ def _shared_out(lengths: FloatArray, texts: Sequence[str], expected: FloatArray,
         choice = costs.argmin(axis=0)
         best = costs[choice, np.arange(count + 1)]
         if index < len(pauses):
-            long = min(max(pauses[index], 0.0) / _LONG_PAUSE, 1.0)
-            at_pause = marks[:, 0] + _WORD_PAUSE_COST * long * (marks[:, 0] == _MARK_COSTS["word"][0])
-            best[1:] += at_pause
+            best[1:] += _at_pause(marks, pauses[index])
         choices.append(choice)
     bounds = [count]
     for choice in reversed(choices):
         bounds.append(int(choice[bounds[-1]]))
     return bounds[::-1]
+
+
+def _at_pause(marks: FloatArray, pause: float) -> FloatArray:
+    """Return what each word costs, shape (words,), if this pause follows it."""
+    whole = min(max(pause / _WHOLE_PAUSE, 0.0), 1.0)
+    long = min(max(pause / _LONG_PAUSE, 0.0), 1.0)
+    costs: FloatArray = marks[:, 0] + whole * (marks[:, 1] - marks[:, 0])
+    costs[marks[:, 1] == _MARK_COSTS["word"][1]] += _LONG_PAUSE_COST * long
+    return costs
 
 
 def _mark(text: str) -> str:

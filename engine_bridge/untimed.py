@@ -14,6 +14,7 @@ from typing import Any
 from audio.chunk import Chunk
 from audio.split import stream_chunks
 from engine_bridge.coverage import uncovered_speech
+from engine_bridge.dips import voiced_seconds
 from engine_bridge.engines.protocol import DecodingOptions, Engine
 from engine_bridge.judgement import Attempt, judge, mean_confidence
 from engine_bridge.levels import level_speech
@@ -43,7 +44,7 @@ class _Leaf:
     chunk: Chunk
     attempt: Attempt
     attempts: int
-    places: tuple[tuple[Seconds, float], ...] = ()  # stretches and their share of the text, where pieces have told it
+    places: tuple[tuple[Seconds, float], ...] = ()  # where pieces have told it: the text's shares
 
     @property
     def text(self) -> str:
@@ -59,8 +60,9 @@ class _Leaf:
         """Return the text with its times."""
         if self.attempt.result is None or not self.text:
             return []
-        speech = [stretch for stretch, _ in self.places] or speech_seconds(self.chunk)
-        found = estimated_segments(self.attempt.result, speech, [share for _, share in self.places] or None)
+        voiced = [place for place, _ in self.places] or voiced_seconds(self.chunk)
+        shares = [share for _, share in self.places] or None
+        found = estimated_segments(self.attempt.result, voiced, speech_seconds(self.chunk), shares)
         return [replace(segment, attempts=self.attempts) for segment in found]
 
 
@@ -153,9 +155,9 @@ def _better(whole: _Leaf, parts: Sequence[_Leaf]) -> list[_Leaf]:
         return [whole]
     if sum(said) > MORE_TEXT * spoken_length(whole.text):
         return list(parts)
-    places = tuple(
-        ((start, end), length * (end - start) / part.seconds)
-        for part, length in zip(parts, said, strict=True)
-        for start, end in speech_seconds(part.chunk)
-    )
-    return [replace(whole, places=places)]
+    places: list[tuple[Seconds, float]] = []
+    for part, length in zip(parts, said, strict=True):
+        voiced = voiced_seconds(part.chunk)
+        seconds = sum(end - start for start, end in voiced)
+        places += [((start, end), length * (end - start) / seconds if seconds else 0.0) for start, end in voiced]
+    return [replace(whole, places=tuple(places))]

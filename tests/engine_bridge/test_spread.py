@@ -52,7 +52,7 @@ class TestWords:
         text = "One sentence is quite a bit longer than that. The other one is somewhat shorter."
         words = spread_words(text, [(0.0, 3.0), (4.0, 7.0)])
         assert sentence_at(words, "The") == 4.0
-        assert next(word.end for word in words if word.text == " that.") == pytest.approx(2.9)
+        assert next(word.end for word in words if word.text == " that.") == 3.0
 
     def test_a_long_pause_attracts_a_sentence_end_before_a_short_one(self):
         text = "The number you have dialled is busy. Please hang up and try your call again later."
@@ -84,9 +84,9 @@ class TestWords:
         assert spread_words(" ", [(0.0, 1.0)]) == []
 
     def test_an_absurd_amount_of_text_takes_no_absurd_time(self):
-        start = time.perf_counter()
+        start = time.thread_time()
         words = spread_words("word " * 5_000, [(0.0, 10.0), (11.0, 20.0)])
-        assert time.perf_counter() - start < 5
+        assert time.thread_time() - start < 5
         assert len(words) == 5_000
         assert sum(word.start >= 11.0 for word in words) == pytest.approx(2_360, abs=60)
 
@@ -111,3 +111,11 @@ def test_segments_are_sentences_with_estimated_times_and_no_words():
     assert (first.start, second.start) == (0.5, 3.0)
     assert (first.words, first.estimated, first.language) == ((), True, "en")
     assert first.confidence == pytest.approx(0.8187, abs=1e-4)
+
+
+def test_a_segment_ends_after_what_fades_in_a_dip_but_not_in_the_next_one_or_in_a_pause():
+    result = ClipResult((ClipSegment(0.0, 8.0, "This is first. This is second. This is third."),), language="en")
+    voiced, speech = [(0.5, 1.8), (1.9, 3.3), (3.7, 5.1)], [(0.5, 5.2)]
+    assert [segment.end for segment in estimated_segments(result, voiced, speech)] == pytest.approx([1.9, 3.5, 5.1])
+    assert [segment.end for segment in estimated_segments(result, voiced)] == [1.8, 3.3, 5.1]
+    assert estimated_segments(ClipResult(()), voiced, speech) == []

@@ -1,0 +1,86 @@
+"""Where speech dips inside its stretches: pauses too short for the detector, which leaves nothing out in doubt.
+
+Estimated times need more. A sentence that follows another after a tenth of a second is in the same stretch, yet the
+level falls between the two.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audio.chunk import Chunk
+from audio.energy import FRAMES_PER_SECOND, EnvelopeMeter, frame_length
+from audio.positions import seconds_from_samples
+from engine_bridge.stitch import FADE_SECONDS, Seconds
+
+DIP_DB = 10.0
+SHORTEST_DIP = 10
+"""How far below its stretch's level a dip is, in dB, and how long it is at the least, in frames of 10 ms. With these
+the ends of sentences are found in speech without pauses (bench/quality.py, the recording `dense`)."""
+
+_LEVEL_PERCENTILE = 60  # of a stretch's frames: the level of its vowels
+_SMOOTHED_FRAMES = 3
+_SHORTEST_SOUND = 5  # frames: what sounds shorter between two dips is part of the dip
+_ENDING_FRAMES = 40  # a dip this close to a stretch's end is its last sound fading
+
+
+def voiced_seconds(chunk: Chunk) -> list[Seconds]:
+    """Return where a chunk's speech sounds: its stretches without the dips in them and without what fades at the end.
+
+    Parameters
+    ----------
+    chunk : Chunk
+        Its samples are looked at.
+
+    Returns
+    -------
+    list of (start, end)
+        In seconds of the recording, ascending.
+
+    """
+    levels = _levels(chunk)
+    hop = frame_length(chunk.sample_rate)
+    voiced: list[Seconds] = []
+    passed = 0
+    for kept_start, kept_stop in chunk.kept:
+        for start, stop in chunk.speech:
+            first, last = max(start, kept_start), min(stop, kept_stop)
+            if first >= last:
+                continue
+            inside = levels[(passed + first - kept_start) // hop : (passed + last - kept_start) // hop]
+            begin, end = seconds_from_samples(first, chunk.sample_rate), seconds_from_samples(last, chunk.sample_rate)
+            for dip_start, dip_stop in _dips(inside):
+                voiced.append((begin, seconds_from_samples(first, chunk.sample_rate) + dip_start / FRAMES_PER_SECOND))
+                begin = seconds_from_samples(first, chunk.sample_rate) + dip_stop / FRAMES_PER_SECOND
+            voiced.append((begin, max(end - FADE_SECONDS, begin)))
+        passed += kept_stop - kept_start
+    return voiced
+
+
+def _levels(chunk: Chunk) -> NDArray[np.float64]:
+    """Return the level of each frame of the chunk's samples in dB, shape (frames,)."""
+    meter = EnvelopeMeter(chunk.sample_rate)
+    levels = np.concatenate([meter.feed(chunk.samples), meter.finish()]).astype(np.float64)
+    if not len(levels):
+        return levels
+    window = np.full(_SMOOTHED_FRAMES, 1 / _SMOOTHED_FRAMES)
+    smooth: NDArray[np.float64] = 10 * np.log10(np.convolve(10 ** (levels / 10), window, "same"))
+    return smooth
+
+
+def _dips(levels: NDArray[np.float64]) -> list[tuple[int, int]]:
+    """Return the dips in a stretch as half-open intervals of frames."""
+    if not len(levels):
+        return []
+    quiet = levels < np.percentile(levels, _LEVEL_PERCENTILE) - DIP_DB
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], quiet, [False]])))
+    dips: list[tuple[int, int]] = []
+    for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        if dips and start - dips[-1][1] < _SHORTEST_SOUND:
+            dips[-1] = (dips[-1][0], stop)
+        else:
+            dips.append((start, stop))
+    return [
+        (start, stop)
+        for start, stop in dips
+        if stop - start >= SHORTEST_DIP and start >= _SHORTEST_SOUND and stop <= len(levels) - _ENDING_FRAMES
+    ]
