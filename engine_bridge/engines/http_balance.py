@@ -15,6 +15,10 @@ FIRST_LIMIT = 4.0
 DECREASE = 0.5
 """What is left of a server's limit when it is too busy: the multiplicative decrease of TCP's congestion control."""
 
+SLOW_SECONDS = 30.0
+"""An answer that takes longer than this has waited in the server's own queue, and more requests at once would only wait
+as well. One that takes four times as long means that there are too many."""
+
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 15.0
 """Seconds that a failing server is left alone: the first time, and at the most after doubling. A server that is
@@ -74,29 +78,33 @@ class Endpoint:
         """Return whether it takes a request now."""
         return now >= self.resume_at and self.in_flight < (1 if self.failures else max(1, int(self.limit)))
 
-    def answered(self) -> None:
-        """Note an answer."""
-        if self.in_flight >= int(self.limit):  # a limit that was not reached proves nothing
-            self.limit = min(self.most, self.limit + (1.0 if self._is_starting else 1.0 / self.limit))
+    def answered(self, now: float, sent_at: float) -> None:
+        """Note an answer to a request sent at a time."""
         self.failures = 0
+        if now - sent_at > 4 * SLOW_SECONDS:
+            self._decrease(now, sent_at)
+        elif now - sent_at <= SLOW_SECONDS and self.in_flight >= int(self.limit):  # one not reached proves nothing
+            self.limit = min(self.most, self.limit + (1.0 if self._is_starting else 1.0 / self.limit))
 
     def refused(self, now: float, sent_at: float, pause: float | None) -> None:
         """Note that it is too busy, for a request sent at a time, and leave it alone for a while."""
-        self._is_starting = False
-        if sent_at >= self._decreased_at:  # once for all requests that were under way together
-            self.limit = max(1.0, self.limit * DECREASE)
-            self._decreased_at = now
+        self._decrease(now, sent_at)
         self.resume_at = max(self.resume_at, now + (backoff(1) if pause is None else pause))
 
     def broke(self, now: float, sent_at: float) -> None:
         """Note that the connection broke, for a request sent at a time."""
+        if self._decrease(now, sent_at):
+            self.failures += 1
+            self.resume_at = max(self.resume_at, now + backoff(self.failures))
+
+    def _decrease(self, now: float, sent_at: float) -> bool:
+        """Halve the limit, once for all requests that were under way together; return whether this was the first."""
         if sent_at < self._decreased_at:
-            return
+            return False
         self._decreased_at = now
         self._is_starting = False
         self.limit = max(1.0, self.limit * DECREASE)
-        self.failures += 1
-        self.resume_at = max(self.resume_at, now + backoff(self.failures))
+        return True
 
 
 class Balancer:
@@ -160,9 +168,9 @@ class Balancer:
         endpoint.in_flight -= 1
         self._dispatch()
 
-    def answered(self, endpoint: Endpoint) -> None:
-        """Note that a server answered, whatever it said."""
-        endpoint.answered()
+    def answered(self, endpoint: Endpoint, sent_at: float) -> None:
+        """Note that a server answered a request sent at a time, whatever it said."""
+        endpoint.answered(self._now(), sent_at)
         self._dark_since = None
 
     def refused(self, endpoint: Endpoint, sent_at: float, pause: float | None, reason: str) -> None:

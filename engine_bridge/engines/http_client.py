@@ -98,7 +98,7 @@ class HttpClient:
             try:
                 answer = await self._post(endpoint, request)
             except Refused as refusal:
-                self.balancer.answered(endpoint)
+                self.balancer.answered(endpoint, sent_at)
                 raise EngineError(f"{endpoint.url} {refusal}") from refusal
             except Busy as busy:
                 reason = str(busy)
@@ -107,7 +107,7 @@ class HttpClient:
                     ahead = busy.pause
             except Failed as failure:
                 reason = str(failure)
-                self.balancer.answered(endpoint)
+                self.balancer.answered(endpoint, sent_at)
                 failures += 1
                 if failures >= attempts:
                     raise EngineError(
@@ -118,7 +118,7 @@ class HttpClient:
                 reason = f"is out of reach ({_told(error)})"
                 self.balancer.broke(endpoint, sent_at, reason)
             else:
-                self.balancer.answered(endpoint)
+                self.balancer.answered(endpoint, sent_at)
                 return answer
             finally:
                 self._count("server", self._now() - sent_at)

@@ -24,7 +24,9 @@ normalizer = pytest.importorskip("whisper_normalizer.basic", reason="whisper_nor
 pytestmark = pytest.mark.timeout(1800)
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+SPEECH = Path(__file__).resolve().parents[3] / "shared" / "data" / "speech"
 CALLS = SAMPLES / "calls.opus"
+READING = SAMPLES / "reading.flac"
 normal = normalizer.BasicTextNormalizer()
 
 
@@ -50,15 +52,23 @@ def post(client, file, *, path="/audio/transcriptions", **fields):
     return client.post(path, files={"file": file}, data=fields)
 
 
-def calls():
-    return ("calls.opus", CALLS.read_bytes())
+def recording(path):
+    return (path.name, path.read_bytes())
 
 
 @pytest.fixture(scope="module")
 def verbose(client):
-    answer = post(client, calls(), model=MODEL, response_format="verbose_json")
+    answer = post(client, recording(CALLS), model=MODEL, response_format="verbose_json")
     assert answer.status_code == 200, answer.text
     return answer.json()
+
+
+@pytest.fixture(scope="module")
+def text(client):
+    """Return the text of the reading."""
+    answer = post(client, recording(READING), response_format="text")
+    assert answer.headers["content-type"].startswith("text/plain")
+    return answer.text
 
 
 @pytest.fixture(scope="module")
@@ -96,31 +106,45 @@ def test_times_lose_no_passage(verbose):
 
 
 @pytest.mark.parametrize("response_format", ["srt", "vtt"])
-def test_subtitles_of_the_whole_recording_have_the_same_words(client, verbose, response_format):
-    answer = post(client, calls(), response_format=response_format)
+def test_subtitles_have_the_same_words(client, text, response_format):
+    answer = post(client, recording(READING), response_format=response_format)
     assert answer.status_code == 200
     lines = [line for line in answer.text.splitlines() if "-->" not in line and not line.isdigit() and line != "WEBVTT"]
-    assert difference(verbose["text"], " ".join(lines)) <= 0.005
-    assert len(re.findall(" --> ", answer.text)) > 50
+    assert difference(text, " ".join(lines)) <= 0.005
+    assert len(re.findall(" --> ", answer.text)) > 20
 
 
-def test_text_comes_while_the_recording_is_at_work(client, verbose):
+def test_text_comes_while_the_recording_is_at_work(client, text):
     arrivals, deltas = [], []
-    with client.stream("POST", "/audio/transcriptions", files={"file": calls()}, data={"stream": "true"}) as answer:
+    fields = {"files": {"file": recording(READING)}, "data": {"stream": "true"}}
+    with client.stream("POST", "/audio/transcriptions", **fields) as answer:
         assert answer.status_code == 200
         for line in answer.iter_lines():
             if line.startswith("data: {"):
                 event = json.loads(line[6:])
                 arrivals.append(time.monotonic())
                 deltas.append(event["choices"][0]["delta"]["content"])
-    assert difference(verbose["text"], "".join(deltas)) <= 0.005
-    assert arrivals[-1] - arrivals[0] > 1
+    assert difference(text, "".join(deltas)) <= 0.005
+    assert arrivals[-1] - arrivals[0] > 0.5
+
+
+@pytest.mark.parametrize("name", ["levels", "dense"])
+def test_no_passage_of_a_hard_recording_is_lost(client, name):
+    path = SPEECH / f"{name}.flac"
+    if not path.is_file():
+        pytest.skip(f"{path.name} is absent")
+    body = post(client, recording(path), response_format="verbose_json").json()
+    words = jiwer.process_words(
+        normal(path.with_suffix(".txt").read_text()), normal(" ".join(each["text"] for each in body["segments"]))
+    )
+    assert words.deletions <= 10  # of 787; vLLM's own endpoint loses 169 and more
+    assert words.wer <= 0.04
 
 
 def test_a_short_request_and_the_health_check_do_not_wait_for_a_long_one(client, server, clip):
     data, words = clip
     done = {}
-    long = threading.Thread(target=lambda: done.setdefault("long", post(client, calls()).status_code))
+    long = threading.Thread(target=lambda: done.setdefault("long", post(client, recording(CALLS)).status_code))
     long.start()
     time.sleep(2)
     start = time.monotonic()
@@ -133,12 +157,22 @@ def test_a_short_request_and_the_health_check_do_not_wait_for_a_long_one(client,
     assert done["long"] == 200
 
 
-def test_work_ends_when_the_client_leaves(client, clip):
+def test_work_ends_when_the_client_leaves(client, server):
     with pytest.raises(httpx2.TransportError):
-        client.post("/audio/transcriptions", files={"file": calls()}, timeout=httpx2.Timeout(3.0))
-    start = time.monotonic()
-    assert post(client, ("clip.flac", clip[0])).status_code == 200
-    assert time.monotonic() - start < 60
+        client.post("/audio/transcriptions", files={"file": recording(CALLS)}, timeout=httpx2.Timeout(5.0))
+    deadline = time.monotonic() + 120
+    while at_work(client) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    time.sleep(2)
+    assert at_work(client) == 0
+
+
+def at_work(client):
+    """Return how many clips vLLM has running and waiting, by its own metrics."""
+    text = client.get(str(client.base_url.join("/metrics"))).text
+    found = re.findall(r"^vllm:num_requests_(?:running|waiting)\{[^}]*\} (\S+)$", text, flags=re.MULTILINE)
+    assert len(found) >= 2
+    return sum(map(float, found))
 
 
 @pytest.mark.parametrize(
