@@ -29,6 +29,7 @@ from engine_bridge.language import VOTES, LanguageVote
 from engine_bridge.pace import Pace
 from engine_bridge.recognition import Outcome, recognise
 from engine_bridge.seams import join_at_cut, seam_chunk
+from engine_bridge.seams_untimed import join_untimed
 from engine_bridge.stitch import in_order
 from engine_bridge.tasks import Task
 from engine_bridge.timing import CHECK, DECODE_AUDIO, PROCESS, SPLIT, WAIT, TimingContext
@@ -336,8 +337,8 @@ class Transcription:
 
     @property
     def _hears_seams(self) -> bool:
-        """Whether what is heard across a forced cut can be merged: it takes words with times."""
-        return self._engine.capabilities.word_times and self._options.timestamps == "align"
+        """Whether what is heard across a forced cut can be merged: by times of words, or by the words alone."""
+        return self._options.timestamps in ("align", "none")
 
     def _finished(self, *, ended: bool) -> Iterator[Segment]:
         """Yield the text of the chunks at the head of the line that are done."""
@@ -376,8 +377,7 @@ class Transcription:
             return True  # raised in its turn
         if work.outcome is None or after.seam.outcome is None or after.task.outcome is None:
             return False
-        work.joined, after.joined = join_at_cut(
-            work.outcome, after.seam.outcome, after.task.outcome, work.chunk.stop_seconds
-        )
+        join = join_untimed if self._options.timestamps == "none" else join_at_cut
+        work.joined, after.joined = join(work.outcome, after.seam.outcome, after.task.outcome, work.chunk.stop_seconds)
         after.seam = None
         return True
