@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from audio.chunk import Chunk
 from engine_bridge.coverage import covered_seconds
 from engine_bridge.dips import voiced_seconds
+from engine_bridge.edges import Levels, settle_edges, speech_edges
 from engine_bridge.engines.protocol import ClipResult, DecodingOptions
 from engine_bridge.joining import join_texts
 from engine_bridge.spread import estimated_segments
@@ -68,7 +69,9 @@ def judge(chunk: Chunk, result: ClipResult, options: DecodingOptions) -> Attempt
     if options.timestamps == "none":
         segments = tuple(estimated_segments(result, voiced_seconds(chunk), speech))
     else:
-        segments = tuple(segments_of(place(result, chunk), speech, result))
+        levels = Levels.of(chunk)
+        placed = settle_edges(place(result, chunk), levels)
+        segments = tuple(segments_of(placed, speech_edges(speech, levels), result))
     text = " ".join(segment.text for segment in segments)
     spoken = sum(end - start for start, end in speech)
     fault = why_suspect(text, spoken, options.prompt)

@@ -7,11 +7,19 @@ from engine_bridge.engines.protocol import ClipWord
 SENTENCE_ENDS = (".", "?", "!", "\u2026", "\u3002", "\uff1f", "\uff01", "\u0964", "\u06d4")
 """Marks that end a sentence: Latin, ellipsis, Chinese and Japanese, Devanagari, Arabic."""
 
-LONGEST_PAUSE = 0.25
-"""Seconds of silence between two words that end a segment: subtitles and readers want phrases, not paragraphs."""
+LONGEST_PAUSE = 0.5
+PAUSE_OF_PHRASE = 0.15
+PAUSE_AT_MARK = 0.1
+"""Seconds of silence between two words that end a segment: between any two, between phrases, and where a clause ends or
+the next word begins like a sentence. Subtitles and readers want phrases, not paragraphs."""
+
+PHRASE_WORDS = 3
+"""A phrase has at least so many words on either side of a short pause: people also stop in one to think."""
 
 LONGEST_SENTENCE = 15.0
 """Seconds after which a sentence is broken at a mark or at the widest pause."""
+
+_CLAUSE_ENDS = (",", ";", ":", "\u3001", "\uff0c")
 
 _ABBREVIATIONS = frozenset({"mr.", "mrs.", "ms.", "dr.", "st.", "prof.", "vs.", "e.g.", "i.e.", "no."})
 
@@ -24,12 +32,12 @@ def sentences_from_words(words: Sequence[ClipWord]) -> list[list[ClipWord]]:
     """
     sentences: list[list[ClipWord]] = []
     current: list[ClipWord] = []
-    for word in words:
-        if current and word.start - current[-1].end > LONGEST_PAUSE:
+    for index, word in enumerate(words):
+        if current and word.start - current[-1].end > _longest_pause(current, words[index:]):
             sentences += _shortened(current)
             current = []
         current.append(word)
-        if _ends_sentence(word.text):
+        if ends_sentence(word.text):
             sentences += _shortened(current)
             current = []
     if current:
@@ -37,7 +45,19 @@ def sentences_from_words(words: Sequence[ClipWord]) -> list[list[ClipWord]]:
     return sentences
 
 
-def _ends_sentence(text: str) -> bool:
+def _longest_pause(before: Sequence[ClipWord], after: Sequence[ClipWord]) -> float:
+    """Return how long a pause there may be after some words without ending their segment."""
+    begins = after[0].text.strip()
+    capital = begins[:1].isupper() and not (begins == "I" or begins.startswith(("I'", "I\u2019")))
+    if capital or before[-1].text.rstrip().endswith(_CLAUSE_ENDS):
+        return PAUSE_AT_MARK
+    ahead = after[:PHRASE_WORDS]
+    phrase = len(before) >= PHRASE_WORDS and len(ahead) == PHRASE_WORDS
+    return PAUSE_OF_PHRASE if phrase and not any(ends_sentence(word.text) for word in ahead[:-1]) else LONGEST_PAUSE
+
+
+def ends_sentence(text: str) -> bool:
+    """Return whether a word ends a sentence: it carries such a mark, and is no initial and no abbreviation."""
     bare = text.strip().rstrip("\"'\u201d)]")
     if not bare.endswith(SENTENCE_ENDS):
         return False
@@ -60,7 +80,7 @@ def _best_break(words: Sequence[ClipWord]) -> int:
     def merit(index: int) -> float:
         before, after = words[index - 1], words[index]
         pause = after.start - before.end
-        mark = 0.5 if before.text.rstrip().endswith((",", ";", ":", "\u3001", "\uff0c")) else 0.0
+        mark = 0.5 if before.text.rstrip().endswith(_CLAUSE_ENDS) else 0.0
         centred = 1.0 - abs(after.start - middle) / half
         return pause + mark + centred
 

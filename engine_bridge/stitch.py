@@ -3,12 +3,21 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from audio.chunk import Chunk
 from audio.positions import samples_from_seconds, seconds_from_samples
 from engine_bridge.engines.protocol import ClipResult, ClipSegment, ClipWord
-from engine_bridge.sentences import sentences_from_words
+from engine_bridge.sentences import ends_sentence, sentences_from_words
 from engine_bridge.transcript import Segment, Word
+
+LEAD_SECONDS = 0.06
+TAIL_SECONDS = 0.1
+"""How much a sentence is made longer at its start and end where there is a pause: what is too soft to be seen belongs
+to it, and a subtitle should not be gone with the last sound."""
+
+HELD_SECONDS = 0.3
+"""A phrase that goes on after a pause of less than this is held until it does."""
 
 FADE_SECONDS = 0.1
 """How much a stretch is cut at its end: it runs on after the last word, as speech fades rather than breaks off. Half of
@@ -73,7 +82,7 @@ def snap_words(words: Sequence[ClipWord], speech: Sequence[Seconds]) -> list[Cli
     for index, (word, owner) in enumerate(zip(words, owners, strict=True)):
         start, end = word.start, word.end
         if owner is not None:
-            stretch_start, stretch_end = speech[owner][0], max(speech[owner][1] - FADE_SECONDS, speech[owner][0])
+            stretch_start, stretch_end = speech[owner]
             start, end = max(start, stretch_start), min(end, stretch_end)
             if (index == 0 or owners[index - 1] != owner) and start - stretch_start <= SNAP_SECONDS:
                 start = stretch_start
@@ -113,7 +122,7 @@ def segments_of(placed: Sequence[ClipSegment], speech: Sequence[Seconds], result
             confidence = clip_confidence(result)
             segments.append(Segment(start, end, part.text, confidence=confidence, language=result.language))
             continue
-        for sentence in sentences_from_words(snap_words(part.words, speech)):
+        for sentence in _padded(sentences_from_words(snap_words(part.words, speech))):
             text = "".join(word.text for word in sentence).strip()
             words = tuple(
                 Word(word.start, word.end, word.text.strip(), word.probability)
@@ -132,6 +141,21 @@ def segments_of(placed: Sequence[ClipSegment], speech: Sequence[Seconds], result
                     )
                 )
     return segments
+
+
+def _padded(sentences: Sequence[Sequence[ClipWord]]) -> list[list[ClipWord]]:
+    """Let sentences begin a little before their first sound and end a little after their last, within their pauses."""
+    padded = [list(sentence) for sentence in sentences]
+    for before, after in pairwise([None, *padded, None]):
+        pause = after[0].start - before[-1].end if before is not None and after is not None else 2 * TAIL_SECONDS
+        lead = min(LEAD_SECONDS, max(pause, 0.0) / 2)
+        if after is not None:
+            after[0] = replace(after[0], start=max(0.0, after[0].start - lead))
+        if before is not None:
+            goes_on = after is not None and pause <= HELD_SECONDS and not ends_sentence(before[-1].text)
+            tail = pause - lead if goes_on else min(TAIL_SECONDS, pause / 2)
+            before[-1] = replace(before[-1], end=before[-1].end + max(tail, 0.0))
+    return padded
 
 
 def _trim(start: float, end: float, speech: Sequence[Seconds]) -> Seconds:

@@ -53,8 +53,20 @@ def test_other_scripts_have_their_own_marks():
 
 
 def test_a_pause_ends_a_segment_wherever_it_falls():
-    assert texts(sentences_from_words(said("wait for it now", pauses={"it": 0.3}))) == ["wait for", "it now"]
-    assert texts(sentences_from_words(said("wait for it now", pauses={"it": 0.2}))) == ["wait for it now"]
+    assert texts(sentences_from_words(said("wait for it now", pauses={"it": 0.6}))) == ["wait for", "it now"]
+    assert texts(sentences_from_words(said("wait for it now", pauses={"it": 0.4}))) == ["wait for it now"]
+
+
+def test_a_shorter_pause_ends_a_segment_where_a_clause_ends_or_a_sentence_seems_to_begin():
+    assert texts(sentences_from_words(said("so, go on", pauses={"go": 0.12}))) == ["so,", "go on"]
+    assert texts(sentences_from_words(said("wait The end", pauses={"The": 0.12}))) == ["wait", "The end"]
+    assert texts(sentences_from_words(said("then I go", pauses={"I": 0.12}))) == ["then I go"]
+
+
+def test_a_shorter_pause_parts_phrases_but_not_single_words():
+    assert texts(sentences_from_words(said("a b c d e f", pauses={"d": 0.2}))) == ["a b c", "d e f"]
+    assert texts(sentences_from_words(said("a b c d e f", pauses={"e": 0.2}))) == ["a b c d e f"]
+    assert texts(sentences_from_words(said("a b c d e. f", pauses={"d": 0.2}))) == ["a b c d e.", "f"]
 
 
 def test_a_long_sentence_is_broken_at_its_comma_rather_than_between_other_words():

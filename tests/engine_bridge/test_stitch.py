@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 from audio.chunk import Chunk
 from engine_bridge.coverage import covered_seconds, uncovered_speech
 from engine_bridge.engines.protocol import ClipResult, ClipSegment, ClipWord
-from engine_bridge.stitch import FADE_SECONDS, in_order, place, segments_of, snap_words, speech_seconds
+from engine_bridge.stitch import (
+    HELD_SECONDS,
+    LEAD_SECONDS,
+    TAIL_SECONDS,
+    in_order,
+    place,
+    segments_of,
+    snap_words,
+    speech_seconds,
+)
 from engine_bridge.testing import clip_result
 from engine_bridge.transcript import Segment, Word
 
@@ -59,17 +68,17 @@ class TestPlacing:
 
 class TestSnapping:
     def test_first_and_last_word_meet_the_edges_of_their_stretch(self):
-        snapped = snap_words(words((1.2, 1.5, "a"), (1.5, 1.9, "b")), [(1.0, 2.0 + FADE_SECONDS)])
+        snapped = snap_words(words((1.2, 1.5, "a"), (1.5, 1.9, "b")), [(1.0, 2.0)])
         assert times(snapped) == [(1.0, 1.5), (1.5, 2.0)]
 
     def test_a_word_that_runs_into_a_pause_ends_with_its_speech(self):
-        stretches = [(1, 2 + FADE_SECONDS), (5, 6 + FADE_SECONDS)]
+        stretches = [(1, 2), (5, 6)]
         snapped = snap_words(words((1.0, 1.6, "before"), (1.6, 5.2, "pause"), (5.2, 5.6, "after")), stretches)
         assert times(snapped)[1] == (1.6, 2)
         assert times(snapped)[2] == (5, 6)
 
     def test_a_word_before_a_pause_is_not_drawn_into_what_sounds_after_it(self):
-        snapped = snap_words(words((1.0, 1.5, "the"), (1.5, 4.5, "menu,")), [(1, 2.1), (2.9, 6)])
+        snapped = snap_words(words((1.0, 1.5, "the"), (1.5, 4.5, "menu,")), [(1, 2), (2.9, 6)])
         assert times(snapped)[1] == (1.5, 2)
 
     def test_a_word_far_from_the_edges_keeps_its_time(self):
@@ -84,7 +93,7 @@ class TestSnapping:
         assert word.end - word.start == pytest.approx(1.0)
 
     def test_a_long_word_spoken_slowly_is_left_alone(self):
-        snapped = snap_words(words((1.0, 3.5, "unquestionably")), [(1.0, 3.5 + FADE_SECONDS)])
+        snapped = snap_words(words((1.0, 3.5, "unquestionably")), [(1.0, 3.5)])
         assert times(snapped) == [(1.0, 3.5)]
 
 
@@ -96,6 +105,25 @@ class TestSegments:
         assert [word.text for word in segments[1].words] == ["Go", "on."]
         assert {segment.language for segment in segments} == {"en"}
         assert segments[0].confidence == pytest.approx(0.9)
+
+    def test_sentences_begin_a_little_before_their_first_sound_and_end_a_little_after_their_last(self):
+        placed = place(clip_result([(1.0, 2.0, "Yes."), (4.0, 5.0, "Good.")]), chunk(0, 8, [(0, 8)]))
+        first, second = segments_of(placed, [(1.0, 2.0), (4.0, 5.0)], ClipResult(()))
+        assert times([first]) == [(1 - LEAD_SECONDS, 2 + TAIL_SECONDS)]
+        assert times([second]) == [(4 - LEAD_SECONDS, 5 + TAIL_SECONDS)]
+        assert (second.words[0].start, second.words[-1].end) == (second.start, second.end)
+
+    def test_sentences_share_a_pause_that_is_too_short_for_both_margins(self):
+        placed = place(clip_result([(1.0, 2.0, "Yes."), (2.1, 3.0, "Good.")]), chunk(0, 8, [(0, 8)]))
+        first, second = segments_of(placed, [(1.0, 3.0)], ClipResult(()))
+        assert first.end == pytest.approx(2.05)
+        assert second.start == pytest.approx(2.05)
+
+    def test_a_phrase_is_held_through_a_short_pause_until_it_goes_on(self):
+        pause = HELD_SECONDS - 0.05
+        told = [(1.0, 2.0, "when it rains,"), (2 + pause, 3.0, "it pours.")]
+        first, second = segments_of(place(clip_result(told), chunk(0, 8, [(0, 8)])), [(1.0, 3.0)], ClipResult(()))
+        assert first.end == pytest.approx(second.start)
 
     def test_segments_without_words_lose_the_silence_at_their_ends(self):
         placed = [ClipSegment(0.0, 30.0, "all of it")]

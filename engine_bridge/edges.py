@@ -1,0 +1,266 @@
+"""Where speech and its words begin and end, read off the sound around their pauses.
+
+The attention that times words says in what order they come, and roughly when. It knows no pauses: a word before one is
+run on to the next word, and that one begins late. What the recording's level does there tells more, also under music
+and where a pause is too short to count as silence.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audio.chunk import Chunk
+from audio.positions import seconds_from_samples
+from engine_bridge.engines.protocol import ClipSegment, ClipWord
+
+Seconds = tuple[float, float]
+"""A start and an end in seconds of the recording."""
+
+FRAME_SECONDS = 0.01
+"""Length of the frames whose level is looked at."""
+
+SILENCE_DB = -100.0
+"""The level of frames that hold nothing."""
+
+LEAST_RISE_DB = 6.0
+"""Speech has to be this much louder than what is around it, or there is nothing to see."""
+
+THRESHOLD = 0.5
+"""Where between the quiet and the loud level, in decibels, a word counts as begun."""
+
+DEPTH_DB = 35.0
+"""What is this much below the speech is its echo, and no part of it."""
+
+PAUSE_SECONDS = 0.06
+LONGEST_CLOSURE = 0.15
+"""A pause lasts at least as long as the first. Within a word it takes the second to be one, which is longer than the
+closure of a "t" or "k", unless the next word follows on it."""
+
+_PAUSE_FRAMES = round(PAUSE_SECONDS / FRAME_SECONDS)
+
+REACH_SECONDS = 0.5
+"""How far a word's start or end is moved; alignment is seldom off by more."""
+
+STRETCH_REACH = 0.3
+ONSET_SECONDS = 0.04
+FADE_SECONDS = 0.22
+"""A stretch of speech is given with so much before it and behind it (`audio.energy`). From there its edges are looked
+for, at most this far."""
+
+AROUND_SECONDS = 1.0
+"""How much around an edge is looked at for the quiet level."""
+
+TYPICAL_WORD = 0.2
+TYPICAL_CHARACTER = 0.1
+"""Seconds that a word takes at an ordinary pace: so much, and so much for each of its characters."""
+
+LONGEST_DRAWL = 1.5
+"""A word of more than so many times its usual length has been run on over what follows."""
+
+_MARKS = (".", "?", "!", ",", ";", ":", "\u2026", "\u3002", "\uff1f", "\uff01", "\uff0c", "\u3001", "\u0964", "\u06d4")
+
+
+def usual_length(text: str) -> float:
+    """Return about how many seconds a word takes at an ordinary pace."""
+    return TYPICAL_WORD + TYPICAL_CHARACTER * len(text.strip())
+
+
+@dataclass(frozen=True)
+class Levels:
+    """How loud a chunk is from frame to frame.
+
+    Attributes
+    ----------
+    decibels : ndarray, shape (frames,), float32
+        The level of each 10 ms in dBFS, smoothed over three of them.
+    start : float
+        Where the first frame begins, in seconds of the recording.
+
+    """
+
+    decibels: NDArray[np.float32]
+    start: float
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> "Levels":
+        """Measure a chunk."""
+        hop = max(round(FRAME_SECONDS * chunk.sample_rate), 1)
+        power = np.full(-(-(chunk.stop - chunk.start) // hop), np.nan, np.float32)
+        passed = 0
+        for start, stop in chunk.kept:
+            samples = chunk.samples[passed : passed + stop - start]
+            passed += stop - start
+            frames = samples[: len(samples) // hop * hop].reshape(-1, hop)
+            first = (start - chunk.start) // hop
+            power[first : first + len(frames)] = np.einsum("ij,ij->i", frames, frames)[: len(power) - first] / hop
+        # As quiet as the quietest of what was kept: a silence of other depth would shift what counts as loud.
+        unknown = np.isnan(power)
+        power[unknown] = 0.0 if unknown.all() else np.percentile(power[~unknown], 10)
+        padded = np.concatenate([power[:1], power, power[-1:]])
+        smooth = (padded[:-2] + padded[1:-1] + padded[2:]) / 3
+        decibels = 10 * np.log10(smooth + np.float32(10 ** (SILENCE_DB / 10)))
+        return cls(decibels.astype(np.float32), seconds_from_samples(chunk.start, chunk.sample_rate))
+
+    @property
+    def end(self) -> float:
+        """Where the last frame ends, in seconds of the recording."""
+        return self.start + len(self.decibels) * FRAME_SECONDS
+
+    def frame(self, seconds: float) -> int:
+        """Return the frame at a time, within the chunk."""
+        return min(max(round((seconds - self.start) / FRAME_SECONDS), 0), len(self.decibels))
+
+    def time(self, frame: int) -> float:
+        """Return where a frame begins, in seconds of the recording."""
+        return self.start + frame * FRAME_SECONDS
+
+    def between(self, start: float, end: float) -> NDArray[np.float32]:
+        """Return the levels of a span of time."""
+        return self.decibels[self.frame(start) : self.frame(end)]
+
+
+def speech_edges(speech: Sequence[Seconds], levels: Levels) -> list[Seconds]:
+    """Return stretches of speech without what the detector adds around them, and with what it leaves out.
+
+    It adds a margin, and sees no breath of an "h" or soft end below its threshold that still stands out from what is
+    around it.
+
+    Parameters
+    ----------
+    speech : sequence of (start, end)
+        Stretches, ascending, in seconds of the recording.
+    levels : Levels
+        Of the chunk that they lie in.
+
+    """
+    found: list[Seconds] = []
+    for index, (start, end) in enumerate(speech):
+        earliest = max(found[-1][1] if found else levels.start, start - STRETCH_REACH)
+        latest = min(speech[index + 1][0] if index + 1 < len(speech) else levels.end, end + STRETCH_REACH)
+        core = min(start + ONSET_SECONDS, end), max(end - FADE_SECONDS, start)
+        loud = levels.between(*core)
+        if not len(loud):
+            found.append((start, end))
+            continue
+        echo = float(np.percentile(loud, 75)) - DEPTH_DB
+        first = _walk(levels, core[0], earliest, core[1], _rise(levels.between(start - AROUND_SECONDS, core[1]), echo))
+        last = _walk(levels, core[1], latest, first, _rise(levels.between(core[0], end + AROUND_SECONDS), echo))
+        found.append((first, max(first, last)))
+    return found
+
+
+def _rise(around: NDArray[np.float32], echo: float) -> float:
+    """Return the level from which sound counts as part of the speech beside it."""
+    return max(float(np.percentile(around, 10)) + LEAST_RISE_DB, echo)
+
+
+def _walk(levels: Levels, at: float, outward: float, inward: float, threshold: float) -> float:
+    """Go from a place outward as long as there is sound, or inward as long as there is none."""
+    step = 1 if outward > inward else -1
+    frame, outer, inner = levels.frame(at), levels.frame(outward), levels.frame(inward)
+    inside = -1 if step > 0 else 0  # a frame lies behind its index
+
+    def sounds(place: int) -> bool:
+        return bool(levels.decibels[place] >= threshold)
+
+    if frame != inner and not sounds(frame + inside):
+        while frame != inner and not sounds(frame + inside):
+            frame -= step
+        return levels.time(frame)
+    while frame != outer and sounds(frame - 1 - inside):
+        frame += step
+    return levels.time(frame)
+
+
+def settle_edges(segments: Sequence[ClipSegment], levels: Levels) -> list[ClipSegment]:
+    """Return segments whose words begin and end where the sound around their pauses does.
+
+    Parameters
+    ----------
+    segments : sequence of ClipSegment
+        With times in the recording; those without words are kept as they are.
+    levels : Levels
+        Of the chunk that they come from.
+
+    """
+    words = list(chain.from_iterable(segment.words for segment in segments))
+    for index in range(len(words) + 1):
+        before = words[index - 1] if index else None
+        after = words[index] if index < len(words) else None
+        if before is not None and after is not None and not _may_pause(before, after):
+            continue
+        following = levels.end
+        if after is not None:
+            following = _start_near(after, levels.start if before is None else before.start + FRAME_SECONDS, levels)
+            words[index] = replace(after, start=following, end=max(following, after.end))
+        if before is not None:
+            end = min(_end_near(before, following, levels), following)
+            words[index - 1] = replace(before, start=min(before.start, end), end=end)
+    settled = iter(words)
+    return [replace(segment, words=tuple(next(settled) for _ in segment.words)) for segment in segments]
+
+
+def _may_pause(before: ClipWord, after: ClipWord) -> bool:
+    """Tell whether there may be a pause between two words: a mark, or more time than the word before it takes."""
+    return before.text.rstrip().endswith(_MARKS) or after.start - before.start > usual_length(before.text)
+
+
+def _start_near(word: ClipWord, earliest: float, levels: Levels) -> float:
+    """Return where a word begins: behind the last pause before the middle of it."""
+    inside = levels.frame(word.start + 0.1)
+    # The word is at one end or the other of its time: begun late in it, or drawn out before it.
+    late = levels.between(max(word.end - usual_length(word.text), word.start), word.end + PAUSE_SECONDS)
+    threshold = _threshold(
+        np.concatenate([levels.between(word.start, word.start + REACH_SECONDS), late]),
+        levels.between(max(word.start - AROUND_SECONDS, earliest), word.start + 0.1),
+    )
+    if threshold is None or inside >= len(levels.decibels):
+        return word.start
+    quiet = levels.decibels < threshold
+    if quiet[inside]:
+        loud = np.flatnonzero(~quiet[inside : levels.frame(max(word.start + REACH_SECONDS, word.end))])
+        return levels.time(inside + int(loud[0])) if len(loud) else word.start
+    run = 0
+    for frame in range(inside - 1, levels.frame(max(word.start - REACH_SECONDS, earliest)) - 1, -1):
+        run = run + 1 if quiet[frame] else 0
+        if run * FRAME_SECONDS >= PAUSE_SECONDS:
+            return levels.time(frame + run)
+    return word.start
+
+
+def _end_near(word: ClipWord, next_start: float, levels: Levels) -> float:
+    """Return where a word ends: before the first pause behind the middle of it."""
+    usual = usual_length(word.text)
+    inside = levels.frame(word.start + min(usual, word.end - word.start) / 2)
+    last = levels.frame(min(next_start, word.start + 2 * usual + REACH_SECONDS))
+    threshold = _threshold(
+        levels.between(word.start, word.start + usual),
+        levels.decibels[inside : levels.frame(min(next_start, word.start + usual + AROUND_SECONDS))],
+    )
+    if threshold is None:
+        return _plausible_end(word)
+    run = 0
+    for frame in range(inside, last):
+        run = run + 1 if levels.decibels[frame] < threshold else 0
+        closure = levels.time(frame) < word.start + usual and frame + 1 < last
+        if run * FRAME_SECONDS >= (LONGEST_CLOSURE if closure else PAUSE_SECONDS):
+            return levels.time(frame + 1 - run)
+    return _plausible_end(word)
+
+
+def _plausible_end(word: ClipWord) -> float:
+    """Return a word's end, or where it ends at an ordinary pace if it would otherwise be drawn out far."""
+    usual = usual_length(word.text)
+    return word.start + usual if word.end - word.start > LONGEST_DRAWL * usual else word.end
+
+
+def _threshold(loud: NDArray[np.float32], around: NDArray[np.float32]) -> float | None:
+    """Return the level at which speech begins, or None where it does not stand out."""
+    if not len(loud) or not len(around):
+        return None
+    rank = min(_PAUSE_FRAMES, len(around)) - 1
+    high, low = float(np.percentile(loud, 90)), float(np.partition(around, rank)[rank])
+    return low + THRESHOLD * (high - low) if high - low >= LEAST_RISE_DB else None

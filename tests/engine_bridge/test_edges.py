@@ -1,0 +1,132 @@
+"""Words and speech begin and end where the sound does."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from audio.chunk import Chunk
+from engine_bridge.edges import FADE_SECONDS, ONSET_SECONDS, Levels, settle_edges, speech_edges
+from engine_bridge.engines.protocol import ClipSegment, ClipWord
+from engine_bridge.testing import clip_result
+
+RATE = 16_000
+EXACT = 0.03  # seconds: three frames
+OFFSET = 100.0
+
+
+def chunk(*sounds, seconds=10.0, bed=0.0, kept=None):
+    """A chunk that begins at 100 s, with noise at 0.1 in some spans and at the bed's level everywhere else."""
+    generator = np.random.default_rng(1)
+    samples = bed * generator.standard_normal(round(seconds * RATE))
+    for start, end in sounds:
+        at = slice(round(start * RATE), round(end * RATE))
+        samples[at] += 0.1 * generator.standard_normal(len(samples[at]))
+    begin = round(OFFSET * RATE)
+    spans = [(0.0, seconds)] if kept is None else kept
+    held = np.concatenate([samples[round(a * RATE) : round(b * RATE)] for a, b in spans]).astype(np.float32)
+    there = tuple((begin + round(a * RATE), begin + round(b * RATE)) for a, b in spans)
+    return Chunk(0, begin, begin + len(samples), RATE, held, there)
+
+
+def settled(recording, *told):
+    """The words of one segment after settling, with times from the chunk's start."""
+    moved = [(OFFSET + start, OFFSET + end, text) for start, end, text in told]
+    (segment,) = settle_edges(clip_result(moved).segments, Levels.of(recording))
+    return [(word.start - OFFSET, word.end - OFFSET) for word in segment.words]
+
+
+def assert_near(found, wanted):
+    np.testing.assert_allclose(found, wanted, atol=EXACT)
+
+
+@pytest.mark.parametrize("bed", [0.0, 0.01, 0.03])
+def test_a_word_that_was_run_on_over_a_pause_ends_before_it_and_the_next_begins_behind_it(bed):
+    recording = chunk((1.0, 2.0), (4.0, 5.0), bed=bed)
+    assert_near(settled(recording, (1.0, 4.2, "before."), (4.2, 5.0, "after")), [(1.0, 2.0), (4.0, 5.0)])
+
+
+def test_a_word_that_was_begun_in_the_pause_begins_with_its_sound():
+    recording = chunk((1.0, 2.0), (4.0, 5.0), bed=0.01)
+    assert_near(settled(recording, (1.0, 2.6, "before."), (2.6, 4.3, "the")), [(1.0, 2.0), (4.0, 5.0)])
+
+
+def test_a_pause_of_a_tenth_of_a_second_at_a_mark_is_seen():
+    recording = chunk((1.0, 2.0), (2.1, 3.0), bed=0.005)
+    assert_near(settled(recording, (1.0, 2.15, "before,"), (2.15, 3.0, "after")), [(1.0, 2.0), (2.1, 3.0)])
+
+
+def test_the_closure_within_a_word_is_no_pause():
+    recording = chunk((1.0, 1.3), (1.4, 2.0), (4.0, 5.0), bed=0.005)
+    assert_near(settled(recording, (1.0, 4.0, "stopping."), (4.0, 5.0, "after")), [(1.0, 2.0), (4.0, 5.0)])
+
+
+def test_words_without_a_pause_between_them_keep_their_times():
+    recording = chunk((1.0, 3.0), bed=0.005)
+    assert_near(
+        settled(recording, (1.0, 1.5, "one"), (1.5, 2.0, "two"), (2.0, 3.0, "three")), [(1, 1.5), (1.5, 2), (2, 3)]
+    )
+
+
+def test_where_nothing_stands_out_a_word_still_takes_no_longer_than_words_do():
+    recording = chunk(seconds=10.0, bed=0.05)
+    (_, end), (start, _) = settled(recording, (1.0, 5.0, "before."), (5.0, 5.4, "after"))
+    assert start == pytest.approx(5.0)
+    assert 1.0 < end < 2.5
+
+
+def test_words_stay_in_order():
+    recording = chunk((1.0, 1.2), (1.3, 1.5), (3.0, 3.1), bed=0.01)
+    found = settled(recording, (0.2, 0.9, "a."), (0.9, 1.0, "b."), (1.0, 3.3, "c."), (3.3, 9.9, "d."))
+    flat = [time for word in found for time in word]
+    assert all(one <= other + 1e-9 for one, other in pairwise(flat))
+
+
+def test_segments_without_words_are_left_alone():
+    segment = ClipSegment(101.0, 109.0, "all of it")
+    assert settle_edges([segment], Levels.of(chunk((1.0, 2.0)))) == [segment]
+
+
+def test_silence_that_was_left_out_counts_as_silence():
+    recording = chunk((1.0, 2.0), (8.0, 9.0), kept=[(0.0, 2.5), (7.5, 10.0)], bed=0.01)
+    assert_near(settled(recording, (1.0, 8.2, "before."), (8.2, 9.0, "after")), [(1.0, 2.0), (8.0, 9.0)])
+
+
+class TestStretches:
+    def edges(self, recording, *stretches):
+        moved = [(OFFSET + start, OFFSET + end) for start, end in stretches]
+        return [(start - OFFSET, end - OFFSET) for start, end in speech_edges(moved, Levels.of(recording))]
+
+    def test_lose_the_margin_that_the_detector_adds(self):
+        recording = chunk((1.0, 2.0), (4.0, 5.0), bed=0.002)
+        given = [(1.0 - ONSET_SECONDS, 2.0 + FADE_SECONDS), (4.0 - ONSET_SECONDS, 5.0 + FADE_SECONDS)]
+        assert_near(self.edges(recording, *given), [(1.0, 2.0), (4.0, 5.0)])
+
+    def test_gain_soft_sound_beside_them(self):
+        recording = chunk((1.0, 2.0), bed=0.0005)
+        soft = 0.008 * np.random.default_rng(2).standard_normal(round(0.15 * RATE)).astype(np.float32)
+        recording.samples[round(0.85 * RATE) : RATE] += soft
+        assert_near(self.edges(recording, (1.0 - ONSET_SECONDS, 2.0 + FADE_SECONDS)), [(0.85, 2.0)])
+
+    def test_stay_apart_and_in_the_chunk(self):
+        recording = chunk((0.0, 9.99), bed=0.01)
+        found = self.edges(recording, (0.0, 5.0), (5.1, 10.0))
+        assert found[0][0] >= 0
+        assert found[0][1] <= found[1][0] + 1e-9
+        assert found[1][1] <= 10.0 + 1e-9
+
+    def test_of_nothing_that_sounds_are_kept_within_themselves(self):
+        ((start, end),) = self.edges(chunk(seconds=4.0), (1.0, 2.0))
+        assert 1.0 - 0.3 <= start <= end <= 2.3
+
+
+def test_a_word_is_moved_by_half_a_second_at_most_where_it_begins_late():
+    recording = chunk((1.0, 2.0), (4.0, 6.0), bed=0.01)
+    (_, _), (start, _) = settled(recording, (1.0, 5.0, "before."), (5.0, 6.0, "late"))
+    assert start == pytest.approx(5.0, abs=EXACT)
+
+
+def test_word_texts_and_probabilities_are_kept():
+    told = ClipSegment(101.0, 105.0, "a b", (ClipWord(101.0, 104.2, "a.", 0.4), ClipWord(104.2, 105.0, " b", 0.7)))
+    (segment,) = settle_edges([told], Levels.of(chunk((1.0, 2.0), (4.0, 5.0))))
+    assert [(word.text, word.probability) for word in segment.words] == [("a.", 0.4), (" b", 0.7)]
