@@ -42,7 +42,7 @@ class EngineCapabilities:
     beam_search : bool
         Whether it can search with more than one beam.
     embeddings : bool
-        Whether it gives the encoder's states of a clip and takes them in place of audio: see `EncodingEngine`.
+        Whether it gives the encoder's states of clips: see `EncodingEngine`.
     max_prompt_tokens : int or None
         The longest text before a clip, in tokens; None where that is not known.
     max_output_tokens : int or None
@@ -208,6 +208,6 @@ class EncodingEngine(Engine, Protocol):
         EmbeddingError
             If the states do not fit the model or are no numbers.
         UnsupportedOptionError
-            If the engine was opened without ``enable_mm_embeds``, or cannot honour the options.
+            If the engine takes audio alone, was opened without ``enable_mm_embeds``, or cannot honour the options.
 
         """
