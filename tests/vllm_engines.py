@@ -1,4 +1,7 @@
-"""Engines on a real vLLM, each started once for all tests of a run, for starting one takes a minute."""
+"""Engines on a real vLLM, each started once for all tests of a run, for starting one takes a minute.
+
+Models are built on first use and kept in pytest's cache, or in the folder that ``AURICLE_VLLM_MODELS`` names.
+"""
 
 import os
 from pathlib import Path
