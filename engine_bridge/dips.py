@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from audio.chunk import Chunk
 from audio.energy import FRAMES_PER_SECOND, EnvelopeMeter, frame_length
 from audio.positions import seconds_from_samples
-from engine_bridge.stitch import FADE_SECONDS, Seconds
+from engine_bridge.edges import Levels, speech_edges
+from engine_bridge.stitch import FADE_SECONDS, Seconds, speech_seconds
 
 DIP_DB = 10.0
 SHORTEST_DIP = 10
@@ -18,13 +19,27 @@ SHORTEST_DIP = 10
 the ends of sentences are found in speech without pauses (bench/quality.py, the recording `dense`)."""
 
 _LEVEL_PERCENTILE = 60  # of a stretch's frames: the level of its vowels
+_LEAST_SOUND = 0.25  # share of a stretch; where less seems to sound, the level tells nothing
 _SMOOTHED_FRAMES = 3
 _SHORTEST_SOUND = 5  # frames: what sounds shorter between two dips is part of the dip
 _ENDING_FRAMES = 40  # a dip this close to a stretch's end is its last sound fading
 
 
+def fitted_speech(chunk: Chunk) -> list[Seconds]:
+    """Return a chunk's stretches of speech from their first sound to their last, in seconds of the recording.
+
+    Where the level tells no difference, as in even sound without anything quieter around it, a stretch only loses what
+    the detector adds at its end.
+    """
+    speech = speech_seconds(chunk)
+    return [
+        (first, last) if last - first >= _LEAST_SOUND * (end - start) else (start, max(end - FADE_SECONDS, start))
+        for (start, end), (first, last) in zip(speech, speech_edges(speech, Levels.of(chunk)), strict=True)
+    ]
+
+
 def voiced_seconds(chunk: Chunk) -> list[Seconds]:
-    """Return where a chunk's speech sounds: its stretches without the dips in them and without what fades at the end.
+    """Return where a chunk's speech sounds: its stretches, fitted to the sound, without the dips in them.
 
     Parameters
     ----------
@@ -38,21 +53,21 @@ def voiced_seconds(chunk: Chunk) -> list[Seconds]:
 
     """
     levels = _levels(chunk)
-    hop = frame_length(chunk.sample_rate)
+    rate, hop = chunk.sample_rate, frame_length(chunk.sample_rate)
     voiced: list[Seconds] = []
-    passed = 0
-    for kept_start, kept_stop in chunk.kept:
-        for start, stop in chunk.speech:
+    for (start, stop), (begin, end) in zip(chunk.speech, fitted_speech(chunk), strict=True):
+        passed = 0
+        for kept_start, kept_stop in chunk.kept:
             first, last = max(start, kept_start), min(stop, kept_stop)
-            if first >= last:
-                continue
+            origin = seconds_from_samples(first, rate)
             inside = levels[(passed + first - kept_start) // hop : (passed + last - kept_start) // hop]
-            begin, end = seconds_from_samples(first, chunk.sample_rate), seconds_from_samples(last, chunk.sample_rate)
-            for dip_start, dip_stop in _dips(inside):
-                voiced.append((begin, seconds_from_samples(first, chunk.sample_rate) + dip_start / FRAMES_PER_SECOND))
-                begin = seconds_from_samples(first, chunk.sample_rate) + dip_stop / FRAMES_PER_SECOND
-            voiced.append((begin, max(end - FADE_SECONDS, begin)))
-        passed += kept_stop - kept_start
+            for dip_start, dip_stop in _dips(inside) if first < last else []:
+                quiet = origin + dip_start / FRAMES_PER_SECOND, origin + dip_stop / FRAMES_PER_SECOND
+                if begin < quiet[0] and quiet[1] < end:
+                    voiced.append((begin, quiet[0]))
+                    begin = quiet[1]
+            passed += kept_stop - kept_start
+        voiced.append((begin, end))
     return voiced
 
 

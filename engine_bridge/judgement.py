@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from audio.chunk import Chunk
 from engine_bridge.coverage import covered_seconds
-from engine_bridge.dips import voiced_seconds
+from engine_bridge.dips import fitted_speech, voiced_seconds
 from engine_bridge.edges import Levels, settle_edges, speech_edges
 from engine_bridge.engines.protocol import ClipResult, DecodingOptions
 from engine_bridge.joining import join_texts
@@ -67,7 +67,7 @@ def judge(chunk: Chunk, result: ClipResult, options: DecodingOptions) -> Attempt
         return Attempt(result=result)
     speech = speech_seconds(chunk)
     if options.timestamps == "none":
-        segments = tuple(estimated_segments(result, voiced_seconds(chunk), speech))
+        segments = tuple(estimated_segments(result, voiced_seconds(chunk), fitted_speech(chunk)))
     else:
         levels = Levels.of(chunk)
         placed = settle_edges(place(result, chunk), levels)

@@ -17,7 +17,7 @@ from engine_bridge.engines.protocol import ClipResult, ClipWord
 from engine_bridge.formats.pieces import Piece, pieces_of
 from engine_bridge.joining import is_spaceless, join_texts
 from engine_bridge.sentences import SENTENCE_ENDS, sentences_from_words
-from engine_bridge.stitch import FADE_SECONDS, Seconds, clip_confidence
+from engine_bridge.stitch import Seconds, clip_confidence
 from engine_bridge.transcript import Segment
 
 # How long texts take to say, in letters. Fitted to 3400 words timed by alignment (tiny.en, four recordings): a word
@@ -35,7 +35,8 @@ speakers; chunks of one recording lie within 15 % of it."""
 SLOWEST_PACE = 5.0
 """The least of it: a text that would be slower leaves the rest of its stretch without text."""
 
-# Seconds that weak last sounds take in a dip of the level.
+# Seconds that last sounds take which are too weak to be seen: after a stretch, and in a dip of the level.
+_FADE_SECONDS = 0.05
 _FADE_IN_DIP = 0.2
 # More words than this are shared out by length alone; half a minute holds some hundred.
 _MOST_WORDS = 600
@@ -125,7 +126,8 @@ def estimated_segments(
     voiced, shares
         As for `spread_words`.
     speech : sequence of (start, end)
-        The stretches of speech that `voiced` lies in, in seconds. Within one a segment ends only after what fades.
+        The stretches of speech that `voiced` lies in (`engine_bridge.dips.fitted_speech`), in seconds. A segment
+        ends a little later than it sounds, but in a dip not after the stretch.
 
     Returns
     -------
@@ -150,10 +152,11 @@ def estimated_segments(
 
 def _faded_out(end: float, next_start: float, speech: Sequence[Seconds]) -> float:
     """Return where a segment ends: a little after its last loud sound, as its stretch and the next segment allow."""
+    longest = end + _FADE_SECONDS
     for first, last in speech:
-        if first < end < last - FADE_SECONDS:
-            return max(end, min(end + _FADE_IN_DIP, last - FADE_SECONDS, next_start))
-    return end
+        if first < end < last:
+            longest = min(end + _FADE_IN_DIP, last)
+    return max(end, min(longest, next_start))
 
 
 def _piece_length(piece: Piece) -> float:

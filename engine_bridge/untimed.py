@@ -14,7 +14,7 @@ from typing import Any
 from audio.chunk import Chunk
 from audio.split import stream_chunks
 from engine_bridge.coverage import uncovered_speech
-from engine_bridge.dips import voiced_seconds
+from engine_bridge.dips import fitted_speech, voiced_seconds
 from engine_bridge.engines.protocol import DecodingOptions, Engine
 from engine_bridge.judgement import Attempt, judge, mean_confidence
 from engine_bridge.levels import level_speech
@@ -62,7 +62,7 @@ class _Leaf:
             return []
         voiced = [place for place, _ in self.places] or voiced_seconds(self.chunk)
         shares = [share for _, share in self.places] or None
-        found = estimated_segments(self.attempt.result, voiced, speech_seconds(self.chunk), shares)
+        found = estimated_segments(self.attempt.result, voiced, fitted_speech(self.chunk), shares)
         return [replace(segment, attempts=self.attempts) for segment in found]
 
 
