@@ -187,6 +187,8 @@ def settle_edges(segments: Sequence[ClipSegment], levels: Levels) -> list[ClipSe
 
     """
     words = list(chain.from_iterable(segment.words for segment in segments))
+    for index in range(1, len(words)):
+        words[index - 1 : index + 1] = _with_sound(words[index - 1], words[index], levels)
     for index in range(len(words) + 1):
         before = words[index - 1] if index else None
         after = words[index] if index < len(words) else None
@@ -201,6 +203,20 @@ def settle_edges(segments: Sequence[ClipSegment], levels: Levels) -> list[ClipSe
             words[index - 1] = replace(before, start=min(before.start, end), end=end)
     settled = iter(words)
     return [replace(segment, words=tuple(next(settled) for _ in segment.words)) for segment in segments]
+
+
+def _with_sound(before: ClipWord, after: ClipWord, levels: Levels) -> tuple[ClipWord, ClipWord]:
+    """Return two words, of which the second shares the first one's sound if it was placed in the silence behind it."""
+    usual = usual_length(before.text) + usual_length(after.text)
+    sound = levels.between(before.start, min(after.start, before.start + usual))
+    own = levels.between(after.start, after.end)
+    threshold = _threshold(sound, own)
+    if threshold is None or np.count_nonzero(own >= threshold) >= _PAUSE_FRAMES:
+        return before, after
+    end = _end_near(before, after.start, levels)
+    part = len(before.text.strip()) / max(len(before.text.strip()) + len(after.text.strip()), 1)
+    middle = before.start + part * (end - before.start)
+    return replace(before, end=middle), replace(after, start=middle, end=end)
 
 
 def _may_pause(before: ClipWord, after: ClipWord) -> bool:

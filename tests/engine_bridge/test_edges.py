@@ -130,3 +130,9 @@ def test_word_texts_and_probabilities_are_kept():
     told = ClipSegment(101.0, 105.0, "a b", (ClipWord(101.0, 104.2, "a.", 0.4), ClipWord(104.2, 105.0, " b", 0.7)))
     (segment,) = settle_edges([told], Levels.of(chunk((1.0, 2.0), (4.0, 5.0))))
     assert [(word.text, word.probability) for word in segment.words] == [("a.", 0.4), (" b", 0.7)]
+
+
+def test_a_word_that_was_placed_in_the_silence_behind_its_sound_shares_it_with_the_word_before():
+    recording = chunk((1.0, 2.1), (6.0, 7.0), bed=0.001)
+    told = [(1.0, 3.5, "be"), (3.5, 5.8, "extended."), (6.0, 7.0, "next")]
+    assert_near(settled(recording, *told), [(1.0, 1.2), (1.2, 2.1), (6.0, 7.0)])
