@@ -42,7 +42,9 @@ closure of a "t" or "k", unless the next word follows on it."""
 _PAUSE_FRAMES = round(PAUSE_SECONDS / FRAME_SECONDS)
 
 REACH_SECONDS = 0.5
-"""How far a word's start or end is moved; alignment is seldom off by more."""
+EARLIEST_SECONDS = 1.0
+"""How far a word's start or end is moved: alignment is seldom more late than this, and a word of a new sentence seldom
+earlier than that in the pause before it."""
 
 STRETCH_REACH = 0.3
 ONSET_SECONDS = 0.04
@@ -145,9 +147,13 @@ def speech_edges(speech: Sequence[Seconds], levels: Levels) -> list[Seconds]:
         if not len(loud):
             found.append((start, end))
             continue
-        echo = float(np.percentile(loud, 75)) - DEPTH_DB
-        first = _walk(levels, core[0], earliest, core[1], _rise(levels.between(start - AROUND_SECONDS, core[1]), echo))
-        last = _walk(levels, core[1], latest, first, _rise(levels.between(core[0], end + AROUND_SECONDS), echo))
+        level = float(np.percentile(loud, 75))
+        echo = level - DEPTH_DB
+        before = _rise(levels.between(start - AROUND_SECONDS, core[1]), echo)
+        behind = _rise(levels.between(core[0], end + AROUND_SECONDS), echo)
+        # In even sound, with nothing quieter around it, there is no edge to be seen.
+        first = _walk(levels, core[0], earliest, core[1], before) if before < level else core[0]
+        last = _walk(levels, core[1], latest, first, behind) if behind < level else core[1]
         found.append((first, max(first, last)))
     return found
 
@@ -201,12 +207,25 @@ def settle_edges(segments: Sequence[ClipSegment], levels: Levels) -> list[ClipSe
         if before is not None:
             end = min(_end_near(before, following, levels), following)
             words[index - 1] = replace(before, start=min(before.start, end), end=end)
-    settled = iter(words)
+    settled = iter(_ascending(words))
     return [replace(segment, words=tuple(next(settled) for _ in segment.words)) for segment in segments]
+
+
+def _ascending(words: Sequence[ClipWord]) -> list[ClipWord]:
+    """Return words of which none begins before the one ahead of it, or ends behind the start of the next."""
+    ascending = list(words)
+    for index in range(1, len(words)):
+        before = ascending[index - 1]
+        start = max(words[index].start, before.start)
+        ascending[index - 1] = replace(before, end=max(min(before.end, start), before.start))
+        ascending[index] = replace(words[index], start=start, end=max(words[index].end, start))
+    return ascending
 
 
 def _with_sound(before: ClipWord, after: ClipWord, levels: Levels) -> tuple[ClipWord, ClipWord]:
     """Return two words, of which the second shares the first one's sound if it was placed in the silence behind it."""
+    if before.text.rstrip().endswith(_MARKS):
+        return before, after  # what begins anew waits for its own sound
     usual = usual_length(before.text) + usual_length(after.text)
     sound = levels.between(before.start, min(after.start, before.start + usual))
     own = levels.between(after.start, after.end)
@@ -230,14 +249,14 @@ def _start_near(word: ClipWord, earliest: float, levels: Levels) -> float:
     # The word is at one end or the other of its time: begun late in it, or drawn out before it.
     late = levels.between(max(word.end - usual_length(word.text), word.start), word.end + PAUSE_SECONDS)
     threshold = _threshold(
-        np.concatenate([levels.between(word.start, word.start + REACH_SECONDS), late]),
+        np.concatenate([levels.between(word.start, word.start + EARLIEST_SECONDS), late]),
         levels.between(max(word.start - AROUND_SECONDS, earliest), word.start + 0.1),
     )
     if threshold is None or inside >= len(levels.decibels):
         return word.start
     quiet = levels.decibels < threshold
     if quiet[inside]:
-        loud = np.flatnonzero(~quiet[inside : levels.frame(max(word.start + REACH_SECONDS, word.end))])
+        loud = np.flatnonzero(~quiet[inside : levels.frame(max(word.start + EARLIEST_SECONDS, word.end))])
         return levels.time(inside + int(loud[0])) if len(loud) else word.start
     run = 0
     for frame in range(inside - 1, levels.frame(max(word.start - REACH_SECONDS, earliest)) - 1, -1):

@@ -136,3 +136,15 @@ def test_a_word_that_was_placed_in_the_silence_behind_its_sound_shares_it_with_t
     recording = chunk((1.0, 2.1), (6.0, 7.0), bed=0.001)
     told = [(1.0, 3.5, "be"), (3.5, 5.8, "extended."), (6.0, 7.0, "next")]
     assert_near(settled(recording, *told), [(1.0, 1.2), (1.2, 2.1), (6.0, 7.0)])
+
+
+def test_words_that_were_begun_in_the_pause_before_their_sound_wait_for_it():
+    recording = chunk((1.0, 2.0), (4.0, 6.0), bed=0.01)
+    told = [(1.0, 2.6, "before."), (3.2, 3.5, "you"), (3.5, 3.8, "are"), (4.5, 6.0, "next")]
+    assert_near(settled(recording, *told), [(1.0, 2.0), (4.0, 4.0), (4.0, 4.0), (4.5, 6.0)])
+
+
+def test_a_stretch_of_even_sound_keeps_its_place():
+    levels = Levels.of(chunk(seconds=10.0, bed=0.1))
+    (found,) = speech_edges([(OFFSET + 2.0, OFFSET + 6.0)], levels)
+    assert_near([found], [(OFFSET + 2.0 + ONSET_SECONDS, OFFSET + 6.0 - FADE_SECONDS)])
