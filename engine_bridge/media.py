@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
@@ -227,7 +228,7 @@ class Download:
         from engine_bridge.engines.http_answers import Busy, Failed
         from engine_bridge.engines.http_balance import backoff
 
-        with httpx2.Client(trust_env=False, verify=True if self._verify is None else self._verify) as client:
+        with httpx2.Client(trust_env=False, verify=self._verify or _trusted()) as client:
             for attempt in range(1, _ATTEMPTS + 1):
                 pause = backoff(attempt)
                 try:
@@ -237,6 +238,7 @@ class Download:
                 except Failed as failure:
                     reason = str(failure)
                 except httpx2.TransportError as error:
+                    self._left(url)
                     # The text of such an error may hold an address of this network.
                     reason = f"the connection failed ({type(error).__name__})"
                 if attempt == _ATTEMPTS or time.monotonic() + pause > self._end:
@@ -336,6 +338,14 @@ class Download:
             seconds = self._policy.deadline_seconds
             raise MediaError(f"{_shown(url)} took longer than {seconds:g} s to fetch: upload the recording itself")
         return left
+
+
+@cache
+def _trusted() -> "ssl.SSLContext":
+    """Return the system's certificates; reading them takes longer than many a download."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 def _parts(url: str) -> SplitResult:
