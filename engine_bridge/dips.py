@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from audio.chunk import Chunk
 from audio.energy import FRAMES_PER_SECOND, EnvelopeMeter, frame_length
 from audio.positions import seconds_from_samples
-from engine_bridge.edges import Levels, speech_edges
-from engine_bridge.stitch import FADE_SECONDS, Seconds, speech_seconds
+from engine_bridge.edges import Levels, Seconds, speech_edges
+from engine_bridge.stitch import speech_seconds
 
 DIP_DB = 10.0
 SHORTEST_DIP = 10
@@ -19,23 +19,14 @@ SHORTEST_DIP = 10
 the ends of sentences are found in speech without pauses (bench/quality.py, the recording `dense`)."""
 
 _LEVEL_PERCENTILE = 60  # of a stretch's frames: the level of its vowels
-_LEAST_SOUND = 0.25  # share of a stretch; where less seems to sound, the level tells nothing
 _SMOOTHED_FRAMES = 3
 _SHORTEST_SOUND = 5  # frames: what sounds shorter between two dips is part of the dip
 _ENDING_FRAMES = 40  # a dip this close to a stretch's end is its last sound fading
 
 
 def fitted_speech(chunk: Chunk) -> list[Seconds]:
-    """Return a chunk's stretches of speech from their first sound to their last, in seconds of the recording.
-
-    Where the level tells no difference, as in even sound without anything quieter around it, a stretch only loses what
-    the detector adds at its end.
-    """
-    speech = speech_seconds(chunk)
-    return [
-        (first, last) if last - first >= _LEAST_SOUND * (end - start) else (start, max(end - FADE_SECONDS, start))
-        for (start, end), (first, last) in zip(speech, speech_edges(speech, Levels.of(chunk)), strict=True)
-    ]
+    """Return a chunk's stretches of speech from their first sound to their last, in seconds of the recording."""
+    return speech_edges(speech_seconds(chunk), Levels.of(chunk))
 
 
 def voiced_seconds(chunk: Chunk) -> list[Seconds]:

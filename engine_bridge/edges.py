@@ -52,6 +52,9 @@ FADE_SECONDS = 0.22
 """A stretch of speech is given with so much before it and behind it (`audio.energy`). From there its edges are looked
 for, at most this far."""
 
+LEAST_SOUND = 0.25
+"""Where less than this share of a stretch seems to sound, the level tells nothing of it."""
+
 AROUND_SECONDS = 1.0
 """How much around an edge is looked at for the quiet level."""
 
@@ -154,7 +157,7 @@ def speech_edges(speech: Sequence[Seconds], levels: Levels) -> list[Seconds]:
         # In even sound, with nothing quieter around it, there is no edge to be seen.
         first = _walk(levels, core[0], earliest, core[1], before) if before < level else core[0]
         last = _walk(levels, core[1], latest, first, behind) if behind < level else core[1]
-        found.append((first, max(first, last)))
+        found.append((first, last) if last - first >= LEAST_SOUND * (core[1] - core[0]) else core)
     return found
 
 

@@ -12,12 +12,13 @@ from typing import Any
 from audio.chunk import Chunk
 from audio.positions import samples_from_seconds
 from engine_bridge.coverage import covered_seconds, uncovered_speech
+from engine_bridge.edges import Seconds
 from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
 from engine_bridge.judgement import Attempt, judge, mean_confidence
 from engine_bridge.language import spoken_language
 from engine_bridge.levels import level_speech
 from engine_bridge.pace import Turn
-from engine_bridge.stitch import Seconds, speech_seconds
+from engine_bridge.stitch import speech_seconds
 from engine_bridge.timing import RECOVER, TimingContext
 from engine_bridge.transcript import Gap, Segment
 from engine_bridge.untimed import NO_TEXT, complete

@@ -13,11 +13,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from engine_bridge.edges import Seconds
 from engine_bridge.engines.protocol import ClipResult, ClipWord
 from engine_bridge.formats.pieces import Piece, pieces_of
 from engine_bridge.joining import is_spaceless, join_texts
 from engine_bridge.sentences import SENTENCE_ENDS, sentences_from_words
-from engine_bridge.stitch import Seconds, clip_confidence
+from engine_bridge.stitch import clip_confidence
 from engine_bridge.transcript import Segment
 
 # How long texts take to say, in letters. Fitted to 3400 words timed by alignment (tiny.en, four recordings): a word

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from audio.chunk import Chunk
 from audio.positions import samples_from_seconds, seconds_from_samples
+from engine_bridge.edges import Seconds, usual_length
 from engine_bridge.engines.protocol import ClipResult, ClipSegment, ClipWord
 from engine_bridge.sentences import ends_sentence, sentences_from_words
 from engine_bridge.transcript import Segment, Word
@@ -19,10 +20,6 @@ to it, and a subtitle should not be gone with the last sound."""
 HELD_SECONDS = 0.3
 """A phrase that goes on after a pause of less than this is held until it does."""
 
-FADE_SECONDS = 0.1
-"""How much a stretch is cut at its end: it runs on after the last word, as speech fades rather than breaks off. Half of
-what `audio.energy` adds, so that a weak last sound stays in."""
-
 SNAP_SECONDS = 0.5
 """How far the first or last word of a speech stretch is moved to meet the stretch's edge."""
 
@@ -32,13 +29,6 @@ digits stays below it; an alignment that stretches a word over speech which the 
 
 SHORTEST_CAP = 1.0
 """Seconds that any word may take."""
-
-TYPICAL_WORD = 0.2
-TYPICAL_CHARACTER = 0.1
-"""Seconds that a word takes at an ordinary pace: so much, and so much for each of its characters."""
-
-Seconds = tuple[float, float]
-"""A start and an end in seconds of the recording."""
 
 
 def speech_seconds(chunk: Chunk) -> list[Seconds]:
@@ -99,7 +89,7 @@ def _owner(word: ClipWord, speech: Sequence[Seconds]) -> int | None:
     A word's start is the better known end: alignment runs it on through the pause, into whatever sounds next. So the
     time that the word can have taken decides, and only where that lies in silence does the whole of it.
     """
-    plausible = word.start + TYPICAL_WORD + TYPICAL_CHARACTER * len(word.text.strip())
+    plausible = word.start + usual_length(word.text)
     owner = _most_overlapped(word.start, min(word.end, plausible), speech)
     return owner if owner is not None else _most_overlapped(word.start, word.end, speech)
 
