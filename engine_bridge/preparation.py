@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +23,7 @@ from engine_bridge.cache import CacheValue, InputCache, cache_key
 from engine_bridge.errors import CacheMissError
 
 _FORM = "auricle waveform 1"  # changes with what is computed from the same content and settings
-_PIECE_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,10 @@ def _key(source: Source | None, settings: PreparationSettings, uuid: str | None,
 
 
 def content_hash(source: Source) -> bytes:
-    """Return the SHA-256 of a recording's whole content, 32 bytes.
+    """Return a hash of a recording's whole content, 32 bytes.
+
+    It is the SHA-256 of the SHA-256s of its pieces of 4 MiB, which several cores work out side by side: one core takes
+    a fourth as long for the hash of a WAV file as for decoding it.
 
     Parameters
     ----------
@@ -165,21 +170,27 @@ def content_hash(source: Source) -> bytes:
         Bytes count as they are; an array counts with its shape, type and sample rate.
 
     """
-    digest = hashlib.sha256()
+    whole = hashlib.sha256()
     if source.array is not None:
         samples = np.ascontiguousarray(source.array.samples)
-        digest.update(f"{samples.dtype.str} {samples.shape} {source.array.sample_rate}\n".encode())
-        digest.update(samples.data.cast("B") if samples.nbytes else b"")
-        return digest.digest()
+        whole.update(f"{samples.dtype.str} {samples.shape} {source.array.sample_rate}\n".encode())
+        content = samples.data.cast("B") if samples.nbytes else memoryview(b"")
+        return _hash_of_pieces(whole, (content[at : at + _PIECE_BYTES] for at in range(0, len(content), _PIECE_BYTES)))
     with source.open() as reader:
-        for piece in _pieces(reader):
-            digest.update(piece)
-    return digest.digest()
+        return _hash_of_pieces(whole, iter(lambda: reader.read(_PIECE_BYTES), b""))
 
 
-def _pieces(reader: Any) -> Iterator[bytes]:
-    while piece := reader.read(_PIECE_BYTES):
-        yield piece
+def _hash_of_pieces(whole: "hashlib._Hash", pieces: Iterator[bytes | memoryview]) -> bytes:
+    workers = len(os.sched_getaffinity(0))
+    with ThreadPoolExecutor(workers, thread_name_prefix="auricle-hash") as pool:
+        while group := list(islice(pieces, 2 * workers)):  # not the whole recording at once
+            for digest in pool.map(_hash_of, group):
+                whole.update(digest)
+    return whole.digest()
+
+
+def _hash_of(piece: bytes | memoryview) -> bytes:
+    return hashlib.sha256(piece).digest()
 
 
 def _decoded(source: Source, settings: PreparationSettings) -> CacheValue:
