@@ -10,8 +10,8 @@ SENTENCE_ENDS = (".", "?", "!", "\u2026", "\u3002", "\uff1f", "\uff01", "\u0964"
 LONGEST_PAUSE = 0.5
 PAUSE_OF_PHRASE = 0.15
 PAUSE_AT_MARK = 0.1
-"""Seconds of silence between two words that end a segment: between any two, between phrases, and where a clause ends or
-the next word begins like a sentence. Subtitles and readers want phrases, not paragraphs."""
+"""Seconds of silence between two words that end a segment: between any two, between phrases, and where a clause ends.
+Subtitles and readers want phrases, not paragraphs."""
 
 PHRASE_WORDS = 3
 """A phrase has at least so many words on either side of a short pause: people also stop in one to think."""
@@ -27,8 +27,8 @@ _ABBREVIATIONS = frozenset({"mr.", "mrs.", "ms.", "dr.", "st.", "prof.", "vs.", 
 def sentences_from_words(words: Sequence[ClipWord]) -> list[list[ClipWord]]:
     """Group timed words, ascending in time, into sentences.
 
-    A sentence ends after a mark that ends sentences, before a pause of more than a quarter of a second, and where it
-    would grow longer than 15 s.
+    A sentence ends after a mark that ends sentences, before a pause of more than half a second, or less where a clause
+    or a phrase ends, and where it would grow longer than 15 s.
     """
     sentences: list[list[ClipWord]] = []
     current: list[ClipWord] = []
@@ -47,9 +47,7 @@ def sentences_from_words(words: Sequence[ClipWord]) -> list[list[ClipWord]]:
 
 def _longest_pause(before: Sequence[ClipWord], after: Sequence[ClipWord]) -> float:
     """Return how long a pause there may be after some words without ending their segment."""
-    begins = after[0].text.strip()
-    capital = begins[:1].isupper() and not (begins == "I" or begins.startswith(("I'", "I\u2019")))
-    if capital or before[-1].text.rstrip().endswith(_CLAUSE_ENDS):
+    if before[-1].text.rstrip().endswith(_CLAUSE_ENDS):
         return PAUSE_AT_MARK
     ahead = after[:PHRASE_WORDS]
     phrase = len(before) >= PHRASE_WORDS and len(ahead) == PHRASE_WORDS

@@ -57,10 +57,9 @@ def test_a_pause_ends_a_segment_wherever_it_falls():
     assert texts(sentences_from_words(said("wait for it now", pauses={"it": 0.4}))) == ["wait for it now"]
 
 
-def test_a_shorter_pause_ends_a_segment_where_a_clause_ends_or_a_sentence_seems_to_begin():
+def test_a_shorter_pause_ends_a_segment_where_a_clause_ends():
     assert texts(sentences_from_words(said("so, go on", pauses={"go": 0.12}))) == ["so,", "go on"]
-    assert texts(sentences_from_words(said("wait The end", pauses={"The": 0.12}))) == ["wait", "The end"]
-    assert texts(sentences_from_words(said("then I go", pauses={"I": 0.12}))) == ["then I go"]
+    assert texts(sentences_from_words(said("das Haus da", pauses={"Haus": 0.12}))) == ["das Haus da"]
 
 
 def test_a_shorter_pause_parts_phrases_but_not_single_words():
