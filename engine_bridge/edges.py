@@ -62,7 +62,11 @@ TYPICAL_WORD = 0.2
 TYPICAL_CHARACTER = 0.1
 """Seconds that a word takes at an ordinary pace: so much, and so much for each of its characters."""
 
-LONGEST_DRAWL = 1.5
+NEARBY_SECONDS = 0.15
+FALL_DB = 15.0
+"""A level that falls by so much this close to where two words meet may be a pause."""
+
+LONGEST_DRAWL = 1.2
 """A word of more than so many times its usual length has been run on over what follows."""
 
 _MARKS = (".", "?", "!", ",", ";", ":", "\u2026", "\u3002", "\uff1f", "\uff01", "\uff0c", "\u3001", "\u0964", "\u06d4")
@@ -201,7 +205,7 @@ def settle_edges(segments: Sequence[ClipSegment], levels: Levels) -> list[ClipSe
     for index in range(len(words) + 1):
         before = words[index - 1] if index else None
         after = words[index] if index < len(words) else None
-        if before is not None and after is not None and not _may_pause(before, after):
+        if before is not None and after is not None and not _may_pause(before, after, levels):
             continue
         following = levels.end
         if after is not None:
@@ -241,9 +245,18 @@ def _with_sound(before: ClipWord, after: ClipWord, levels: Levels) -> tuple[Clip
     return replace(before, end=middle), replace(after, start=middle, end=end)
 
 
-def _may_pause(before: ClipWord, after: ClipWord) -> bool:
-    """Tell whether there may be a pause between two words: a mark, or more time than the word before it takes."""
-    return before.text.rstrip().endswith(_MARKS) or after.start - before.start > usual_length(before.text)
+def _may_pause(before: ClipWord, after: ClipWord, levels: Levels) -> bool:
+    """Tell whether there may be a pause between two words.
+
+    For that speaks a mark, more time than the word before it takes, or a level that falls far between them.
+    """
+    if before.text.rstrip().endswith(_MARKS) or after.start - before.start > usual_length(before.text):
+        return True
+    between = levels.between(after.start - NEARBY_SECONDS, after.start + NEARBY_SECONDS)
+    around = levels.between(before.start, after.start + REACH_SECONDS)
+    return (
+        min(len(between), len(around)) >= _PAUSE_FRAMES and float(np.median(around) - _quiet_level(between)) >= FALL_DB
+    )
 
 
 def _start_near(word: ClipWord, earliest: float, levels: Levels) -> float:
@@ -295,10 +308,15 @@ def _plausible_end(word: ClipWord) -> float:
     return word.start + usual if word.end - word.start > LONGEST_DRAWL * usual else word.end
 
 
+def _quiet_level(around: NDArray[np.float32]) -> float:
+    """Return the level that the quietest frames, as many as make a pause, stay at or below."""
+    rank = min(_PAUSE_FRAMES, len(around)) - 1
+    return float(np.partition(around, rank)[rank])
+
+
 def _threshold(loud: NDArray[np.float32], around: NDArray[np.float32]) -> float | None:
     """Return the level at which speech begins, or None where it does not stand out."""
     if not len(loud) or not len(around):
         return None
-    rank = min(_PAUSE_FRAMES, len(around)) - 1
-    high, low = float(np.percentile(loud, 90)), float(np.partition(around, rank)[rank])
+    high, low = float(np.percentile(loud, 90)), _quiet_level(around)
     return low + THRESHOLD * (high - low) if high - low >= LEAST_RISE_DB else None

@@ -8,7 +8,7 @@ SENTENCE_ENDS = (".", "?", "!", "\u2026", "\u3002", "\uff1f", "\uff01", "\u0964"
 """Marks that end a sentence: Latin, ellipsis, Chinese and Japanese, Devanagari, Arabic."""
 
 LONGEST_PAUSE = 0.5
-PAUSE_OF_PHRASE = 0.15
+PAUSE_OF_PHRASE = 0.18
 PAUSE_AT_MARK = 0.1
 """Seconds of silence between two words that end a segment: between any two, between phrases, and where a clause ends.
 Subtitles and readers want phrases, not paragraphs."""
