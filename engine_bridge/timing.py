@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 DECODE_AUDIO = "decode audio"
 SPLIT = "split"
@@ -34,6 +35,9 @@ STAGES = {
     WRITE: "writing transcripts",
 }
 """The stages and what they are. An engine may have further ones of its own."""
+
+WALL_SUFFIX = " (wall)"
+"""Follows a stage's name where seconds on the clock stand beside the busy ones."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,12 @@ class Span:
         self._context = context
         self._stage: str | None = stage
         context.change(stage, 1, times=1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def end(self) -> None:
         """End it. Only the first call counts."""
@@ -169,7 +179,7 @@ class TimingContext:
         for name, stage in self.snapshot().items():
             seconds[name] = stage.busy
             if stage.parallel > 1:
-                seconds[f"{name} (wall)"] = stage.wall
+                seconds[f"{name}{WALL_SUFFIX}"] = stage.wall
         return seconds
 
 

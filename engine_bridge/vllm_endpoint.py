@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from vllm.logger import init_logger
 
 from engine_bridge.server.app import SpeechEndpoints
+from engine_bridge.server.metrics import process_metrics
 from engine_bridge.server.problems import Problem
 from engine_bridge.vllm_media import settings_of
 from engine_bridge.vllm_served import ServedEngine
@@ -43,7 +44,7 @@ async def initialise(client: Any, state: Any, args: Namespace) -> None:
     names = [path.name for path in state.openai_serving_models.base_model_paths]
     loop = asyncio.get_running_loop()
     engine = await asyncio.to_thread(ServedEngine, client, loop, names[0])
-    setattr(state, _STATE, SpeechEndpoints(engine, names, settings))
+    setattr(state, _STATE, SpeechEndpoints(engine, names, settings, process_metrics()))
     _log.info("auricle answers /v1/audio/transcriptions and /v1/audio/translations: %s", engine.description)
 
 

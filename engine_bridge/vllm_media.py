@@ -19,6 +19,7 @@ from engine_bridge.cache import InputCache, open_cache
 from engine_bridge.errors import MediaError, UnsupportedOptionError
 from engine_bridge.media import open_media
 from engine_bridge.preparation import PreparationSettings, prepared
+from engine_bridge.server.metrics import process_metrics
 from engine_bridge.server.problems import problem_of
 from engine_bridge.server.settings import ServerSettings, check_request_options
 from engine_bridge.vllm_plugin import NAME
@@ -148,4 +149,5 @@ def _audio_at(url: str, settings: ServerSettings) -> tuple[NDArray[np.float32], 
     with open_media(url, settings.media) as source:
         kept = _kept(settings.mm_processor_cache_type, settings.mm_processor_cache_gb)
         audio = prepared(source, wanted, cache=kept)
+        process_metrics().update_cache(kept)
     return audio.samples, audio.sample_rate

@@ -4,8 +4,6 @@ Whatever holds an engine client of vLLM's recognises through this: the engine in
 """
 
 import math
-import threading
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +25,7 @@ from engine_bridge.models.info import ModelFiles
 from engine_bridge.models.inputs import EngineInput, Generated
 from engine_bridge.models.registry import find_audio_model
 from engine_bridge.models.whisper import WHISPER, WhisperProcessor
+from engine_bridge.timing import PROCESS, TimingContext
 
 LEAST_SECONDS = 0.1
 """What is shorter is followed by silence up to this, for feature extractors that fail on a few samples."""
@@ -36,6 +35,12 @@ MAX_TEXT_TOKENS = 1_024
 
 TIMESTAMPS = "auricle_timestamps"
 """The name under which a request carries what `TimestampRules` needs."""
+
+PREPARE = "prepare"
+"""The stage in which vLLM's renderer makes spectrograms and prompts of clips."""
+
+ENGINE = "engine"
+"""The stage in which clips are in vLLM's engine, waiting or at work."""
 
 _FORBIDDEN = -100.0  # the lowest bias that vLLM takes
 
@@ -80,8 +85,7 @@ class VllmClips:
         )
         self._least_tokens = 1 if ends_early else 0
         self._longest = samples_from_seconds(self.info.max_clip_seconds, self.info.sample_rate)
-        self._timing = threading.Lock()
-        self._seconds = {"prepare": 0.0, "engine": 0.0}
+        self._timing = TimingContext((PREPARE, ENGINE), parent=PROCESS)
 
     def capabilities(self, *, embeddings: bool = False) -> EngineCapabilities:
         """Return what the model can do in vLLM, which searches greedily or samples and times no words."""
@@ -113,8 +117,7 @@ class VllmClips:
 
     def timings(self) -> Mapping[str, float]:
         """Seconds spent in preparing inputs and in the engine, added up over clips that overlap in time."""
-        with self._timing:
-            return dict(self._seconds)
+        return self._timing.seconds()
 
     async def recognise(self, samples: NDArray[np.float32], options: DecodingOptions) -> ClipResult:
         """Recognise one clip, shape (frames,), float32 in [-1, 1]; its language is detected where it is not named."""
@@ -182,18 +185,16 @@ class VllmClips:
         parameters.output_kind = RequestOutputKind.FINAL_ONLY
         audio = [(waveform, entry.sample_rate) for waveform in entry.waveforms]
         prompt = {"prompt_token_ids": list(entry.prompt), "multi_modal_data": {"audio": audio}}
-        start = time.perf_counter()
-        # Features take a while: the renderer computes them in a thread of its own.
-        (rendered,) = await self._client.renderer.render_cmpl_async(
-            [parse_model_prompt(self._client.model_config, prompt)]
-        )
-        prepared = time.perf_counter()
+        # Clips take turns in one event loop, so a stage is no block of one thread's time. Features take a while: the
+        # renderer computes them in a thread of its own.
+        with self._timing.span(PREPARE):
+            (rendered,) = await self._client.renderer.render_cmpl_async(
+                [parse_model_prompt(self._client.model_config, prompt)]
+            )
         final = None
-        async for output in self._client.generate(rendered, parameters, f"auricle-{uuid.uuid4().hex}"):
-            final = output
-        with self._timing:
-            self._seconds["prepare"] += prepared - start
-            self._seconds["engine"] += time.perf_counter() - prepared
+        with self._timing.span(ENGINE):
+            async for output in self._client.generate(rendered, parameters, f"auricle-{uuid.uuid4().hex}"):
+                final = output
         if final is None or not final.outputs:
             raise EngineError(f"{self._spec} gave no answer; submit the clip again")
         return final.outputs[0]

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from engine_bridge.engines.protocol import TRANSCRIBE, TRANSLATE, Engine
 from engine_bridge.server.answers import MEDIA_TYPES, Events, document, text_answer, verbose_document
+from engine_bridge.server.metrics import CONTENT_TYPE, ServerMetrics
 from engine_bridge.server.problems import Problem, problem_of
 from engine_bridge.server.requests import SpeechRequest, read_form, speech_request
 from engine_bridge.server.settings import ServerSettings
@@ -35,13 +36,16 @@ class SpeechEndpoints:
         The names by which requests may ask for it; the first is the usual one.
     settings : ServerSettings
         What requests may cost and ask for.
+    metrics : ServerMetrics
+        Counts requests and recordings.
 
     """
 
-    def __init__(self, engine: Engine, models: Sequence[str], settings: ServerSettings) -> None:
+    def __init__(self, engine: Engine, models: Sequence[str], settings: ServerSettings, metrics: ServerMetrics) -> None:
         self._models = tuple(models)
         self._settings = settings
-        self._recordings = Recordings(engine, settings.max_recordings)
+        self._metrics = metrics
+        self._recordings = Recordings(engine, settings.max_recordings, metrics)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -61,10 +65,12 @@ class SpeechEndpoints:
         self._recordings.close()
 
     async def _answered(self, request: Request, task: str) -> Response:
+        self._metrics.asked(task)
         try:
             return await self._answer(request, task)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets one JSON object
             problem = problem_of(error)
+            self._metrics.refused(problem)
             return JSONResponse(problem.body, problem.status, headers=problem.headers)
 
     async def _answer(self, request: Request, task: str) -> Response:
@@ -92,8 +98,7 @@ class SpeechEndpoints:
             raise Problem(404, f"there is no model {asked!r}: use {known}", param="model", code="model_not_found")
         return asked
 
-    @staticmethod
-    async def _events(running: Running, events: Events) -> AsyncGenerator[str]:
+    async def _events(self, running: Running, events: Events) -> AsyncGenerator[str]:
         has_begun = False
         try:
             async for segment in running.segments(KEEP_ALIVE_SECONDS):
@@ -108,8 +113,14 @@ class SpeechEndpoints:
         except Exception as error:
             if not has_begun:
                 raise
-            yield Events.failed(problem_of(error).body)
+            problem = problem_of(error)
+            self._metrics.refused(problem)
+            yield Events.failed(problem.body)
             yield Events.DONE
+        except (GeneratorExit, asyncio.CancelledError):
+            if running.known_transcript is None:
+                self._metrics.refused(_left_early())
+            raise
         finally:
             running.cancel()
 
@@ -129,12 +140,16 @@ async def _unless_left(request: Request, running: Running) -> Transcript:
         await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
             _log.info("a client left before its recording was done")
-            raise Problem(499, "the client left", code="cancelled")
+            raise _left_early()
         return work.result()
     finally:
         leaving.cancel()
         work.cancel()
         running.cancel()
+
+
+def _left_early() -> Problem:
+    return Problem(499, "the client left", code="cancelled")
 
 
 async def _left(request: Request) -> None:
@@ -151,7 +166,7 @@ def _response(transcript: Transcript, asked: SpeechRequest, task: str) -> Respon
 
 
 def create_app(engine: Engine, models: Sequence[str], settings: ServerSettings | None = None) -> Starlette:
-    """Return an app with ``/v1/audio/transcriptions``, ``/v1/audio/translations``, ``/v1/models`` and ``/health``.
+    """Return an app with ``/v1/audio/transcriptions`` and ``/translations``, ``/v1/models``, ``/health``, ``/metrics``.
 
     Parameters
     ----------
@@ -163,7 +178,8 @@ def create_app(engine: Engine, models: Sequence[str], settings: ServerSettings |
         What requests may cost and ask for; those for strangers by default.
 
     """
-    endpoints = SpeechEndpoints(engine, models, settings or ServerSettings())
+    metrics = ServerMetrics()
+    endpoints = SpeechEndpoints(engine, models, settings or ServerSettings(), metrics)
 
     async def listed(request: Request) -> Response:
         del request
@@ -173,6 +189,11 @@ def create_app(engine: Engine, models: Sequence[str], settings: ServerSettings |
     async def health(request: Request) -> Response:
         del request
         return Response()
+
+    async def counted(request: Request) -> Response:
+        del request
+        metrics.update_stages(engine)
+        return Response(metrics.text(), media_type=CONTENT_TYPE)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -186,6 +207,7 @@ def create_app(engine: Engine, models: Sequence[str], settings: ServerSettings |
             Route("/v1/audio/translations", endpoints.translations, methods=["POST"]),
             Route("/v1/models", listed, methods=["GET"]),
             Route("/health", health, methods=["GET"]),
+            Route("/metrics", counted, methods=["GET"]),
         ],
         lifespan=lifespan,
     )

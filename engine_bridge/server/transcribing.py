@@ -22,6 +22,7 @@ from engine_bridge.engines.protocol import (
 )
 from engine_bridge.errors import EngineError
 from engine_bridge.prompts import compose_prompt
+from engine_bridge.server.metrics import ServerMetrics
 from engine_bridge.server.problems import Problem
 from engine_bridge.server.requests import SpeechRequest
 from engine_bridge.transcript import Segment, Transcript
@@ -184,12 +185,15 @@ class Recordings:
         Shared by all; it stays open.
     most : int
         Recordings at once.
+    metrics : ServerMetrics
+        Told of each recording.
 
     """
 
-    def __init__(self, engine: Engine, most: int) -> None:
+    def __init__(self, engine: Engine, most: int, metrics: ServerMetrics) -> None:
         self._engine = engine
         self._most = most
+        self._metrics = metrics
         self._lock = threading.Lock()
         self._active: dict[threading.Thread, RequestEngine] = {}
 
@@ -259,9 +263,14 @@ class Recordings:
         try:
             with request.open_source() as source, _transcription(engine, request, options, source) as transcription:
                 for segment in transcription:
+                    self._metrics.update_stages(self._engine)
                     running.put(segment)
-                running.put(transcription.result())
+                transcript = transcription.result()
+                self._metrics.update_stages(self._engine)
+                self._metrics.transcribed(transcript)
+                running.put(transcript)
         except BaseException as error:  # noqa: BLE001 - raised again where the request is answered
+            self._metrics.update_stages(self._engine)
             running.put(error)
         finally:
             with self._lock:

@@ -175,6 +175,14 @@ def at_work(client):
     return sum(map(float, found))
 
 
+def test_the_servers_own_metrics_tell_of_the_stages(client, clip):
+    assert post(client, ("clip.flac", clip[0])).status_code == 200
+    text = client.get(str(client.base_url.join("/metrics"))).text
+    told = dict(re.findall(r'^auricle_stage_seconds_total\{stage="([^"]+)"\} (\S+)$', text, flags=re.MULTILINE))
+    for stage in ("decode audio", "split", "check", "prepare", "engine"):
+        assert float(told[stage]) > 0
+
+
 @pytest.mark.parametrize(
     ("file", "fields", "status", "named"),
     [

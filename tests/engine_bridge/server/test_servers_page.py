@@ -3,6 +3,9 @@
 import re
 from pathlib import Path
 
+import pytest
+
+from engine_bridge.cache import open_cache
 from engine_bridge.engines.http_spec import _READERS
 from engine_bridge.server.settings import _OPTIONS
 from engine_bridge.vllm_plugin import SUPPORTED_RELEASES
@@ -27,3 +30,15 @@ def test_the_options_of_a_server_are_those_it_takes():
 def test_the_releases_of_vllm_are_those_that_are_taken():
     assert {f"{major}.{minor}" for major, minor in SUPPORTED_RELEASES} == {"0.32"}
     assert "beside vLLM 0.32" in PAGE
+
+
+def test_the_metrics_are_those_it_has():
+    pytest.importorskip("prometheus_client", reason="the server's libraries are not installed")
+    from prometheus_client import CollectorRegistry
+
+    from engine_bridge.server.metrics import ServerMetrics
+
+    registry = CollectorRegistry()
+    ServerMetrics(registry).update_cache(open_cache("processor_only", 0.001))
+    kept = {f"{family.name}_total" if family.type == "counter" else family.name for family in registry.collect()}
+    assert sorted(table("## Metrics")) == sorted(kept)
