@@ -14,7 +14,6 @@ cannot be had is listed with the reason.
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -292,8 +291,6 @@ def main() -> None:
     if problem := gpu_problem():
         print(f"bench.gpu: skipped, for {problem}")
         return
-    # vLLM's workers hang at times where they are forked from a process that has computed with torch.
-    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         try:
