@@ -156,8 +156,8 @@ def speech_edges(speech: Sequence[Seconds], levels: Levels) -> list[Seconds]:
             continue
         level = float(np.percentile(loud, 75))
         echo = level - DEPTH_DB
-        before = _rise(levels.between(start - AROUND_SECONDS, core[1]), echo)
-        behind = _rise(levels.between(core[0], end + AROUND_SECONDS), echo)
+        before = _rise(levels.between(start - AROUND_SECONDS, core[0]), echo)
+        behind = _rise(levels.between(core[1], end + AROUND_SECONDS), echo)
         # In even sound, with nothing quieter around it, there is no edge to be seen.
         first = _walk(levels, core[0], earliest, core[1], before) if before < level else core[0]
         last = _walk(levels, core[1], latest, first, behind) if behind < level else core[1]
@@ -167,7 +167,7 @@ def speech_edges(speech: Sequence[Seconds], levels: Levels) -> list[Seconds]:
 
 def _rise(around: NDArray[np.float32], echo: float) -> float:
     """Return the level from which sound counts as part of the speech beside it."""
-    return max(float(np.percentile(around, 10)) + LEAST_RISE_DB, echo)
+    return max(float(np.percentile(around, 10)) + LEAST_RISE_DB, echo) if len(around) else echo
 
 
 def _walk(levels: Levels, at: float, outward: float, inward: float, threshold: float) -> float:
