@@ -10,6 +10,7 @@ from audio.chunk import Chunk
 from engine_bridge.engines.protocol import DecodingOptions
 from engine_bridge.errors import EngineError
 from engine_bridge.recognition import Outcome, recognise
+from engine_bridge.stitch import LEAD_SECONDS
 from engine_bridge.tasks import Task
 from engine_bridge.testing import MULTILINGUAL, FakeEngine, clip_result
 from tests.tones import RATE, Recording, hear, listen
@@ -122,7 +123,7 @@ class TestRecognition:
         recording = Recording().pause(1).speak(4).pause(1)
         outcome, _ = run(self.chunk(recording, start=1_000))
         assert self.texts(outcome) == recording.names
-        assert outcome.segments[0].start == pytest.approx(1_001, abs=0.02)
+        assert outcome.segments[0].start == pytest.approx(1_001 - LEAD_SECONDS, abs=0.02)
         assert outcome.gaps == ()
 
     def test_a_chunk_without_speech_is_not_sent(self, run):
