@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from engine_bridge.edges import Seconds
 from engine_bridge.transcript import Segment
 
-TOLERANCE = 0.35
-"""Seconds around a word that count as covered: edges of words and of speech stretches are known no better."""
+TOLERANCE = 0.15
+"""Seconds around a word that count as covered: what is too soft to be seen at the edges of words and of speech."""
 
 SHORTEST_UNCOVERED = 0.6
 """Seconds of speech without text that are worth asking again; a breath or a click is shorter."""
