@@ -53,7 +53,8 @@ FADE_SECONDS = 0.22
 for, at most this far."""
 
 LEAST_SOUND = 0.25
-"""Where less than this share of a stretch seems to sound, the level tells nothing of it."""
+"""Where less than this share of a stretch seems to sound, the level tells nothing of it; and where less than this share
+of a word's usual length sounds, its sound lies elsewhere."""
 
 AROUND_SECONDS = 1.0
 """How much around an edge is looked at for the quiet level."""
@@ -237,7 +238,8 @@ def _with_sound(before: ClipWord, after: ClipWord, levels: Levels) -> tuple[Clip
     sound = levels.between(before.start, min(after.start, before.start + usual))
     own = levels.between(after.start, after.end)
     threshold = _threshold(sound, own)
-    if threshold is None or np.count_nonzero(own >= threshold) >= _PAUSE_FRAMES:
+    least = max(_PAUSE_FRAMES, LEAST_SOUND * usual_length(after.text) / FRAME_SECONDS)
+    if threshold is None or np.count_nonzero(own >= threshold) >= least:
         return before, after
     end = _end_near(before, after.start, levels)
     part = len(before.text.strip()) / max(len(before.text.strip()) + len(after.text.strip()), 1)
