@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from audio.chunk import Chunk
 from audio.positions import seconds_from_samples
 from engine_bridge.engines.protocol import ClipSegment, ClipWord
+from engine_bridge.sentences import CLAUSE_ENDS, SENTENCE_ENDS
 
 Seconds = tuple[float, float]
 """A start and an end in seconds of the recording."""
@@ -70,7 +71,7 @@ FALL_DB = 15.0
 LONGEST_DRAWL = 1.2
 """A word of more than so many times its usual length has been run on over what follows."""
 
-_MARKS = (".", "?", "!", ",", ";", ":", "\u2026", "\u3002", "\uff1f", "\uff01", "\uff0c", "\u3001", "\u0964", "\u06d4")
+_MARKS = SENTENCE_ENDS + CLAUSE_ENDS
 
 
 def usual_length(text: str) -> float:

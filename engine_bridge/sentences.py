@@ -19,7 +19,8 @@ PHRASE_WORDS = 3
 LONGEST_SENTENCE = 15.0
 """Seconds after which a sentence is broken at a mark or at the widest pause."""
 
-_CLAUSE_ENDS = (",", ";", ":", "\u3001", "\uff0c")
+CLAUSE_ENDS = (",", ";", ":", "\u3001", "\uff0c")
+"""Marks that end a clause within a sentence."""
 
 _ABBREVIATIONS = frozenset({"mr.", "mrs.", "ms.", "dr.", "st.", "prof.", "vs.", "e.g.", "i.e.", "no."})
 
@@ -47,7 +48,7 @@ def sentences_from_words(words: Sequence[ClipWord]) -> list[list[ClipWord]]:
 
 def _longest_pause(before: Sequence[ClipWord], after: Sequence[ClipWord]) -> float:
     """Return how long a pause there may be after some words without ending their segment."""
-    if before[-1].text.rstrip().endswith(_CLAUSE_ENDS):
+    if before[-1].text.rstrip().endswith(CLAUSE_ENDS):
         return PAUSE_AT_MARK
     ahead = after[:PHRASE_WORDS]
     phrase = len(before) >= PHRASE_WORDS and len(ahead) == PHRASE_WORDS
@@ -78,7 +79,7 @@ def _best_break(words: Sequence[ClipWord]) -> int:
     def merit(index: int) -> float:
         before, after = words[index - 1], words[index]
         pause = after.start - before.end
-        mark = 0.5 if before.text.rstrip().endswith(_CLAUSE_ENDS) else 0.0
+        mark = 0.5 if before.text.rstrip().endswith(CLAUSE_ENDS) else 0.0
         centred = 1.0 - abs(after.start - middle) / half
         return pause + mark + centred
 

@@ -1,10 +1,12 @@
 """Qwen3-ASR."""
 
-from engine_bridge.engines.protocol import TRANSCRIBE, TRANSLATE, DecodingOptions
-from engine_bridge.models.chat import MONO, ChatProcessor
+from dataclasses import replace
+
+from engine_bridge.engines.protocol import TRANSLATE, DecodingOptions
+from engine_bridge.models.chat import ChatProcessor
 from engine_bridge.models.info import AudioModelInfo, ModelFiles
 from engine_bridge.models.languages import ENGLISH_NAMES, TRANSCRIPTION_LANGUAGES
-from engine_bridge.models.qwen3_omni import TOKENS_PER_SECOND
+from engine_bridge.models.qwen3_omni import qwen3_omni_info
 from engine_bridge.models.registry import register_audio_model
 
 TEXT_TAG = "<asr_text>"
@@ -12,19 +14,8 @@ TEXT_TAG = "<asr_text>"
 
 
 def qwen3_asr_info(files: ModelFiles) -> AudioModelInfo:
-    """Return what a Qwen3-ASR model takes and gives; its encoder is Qwen3-Omni's."""
-    return AudioModelInfo(
-        family="Qwen3-ASR",
-        sample_rate=int(files.preprocessor_config.get("sampling_rate", 16_000)),
-        audio_spec=MONO,
-        max_clip_seconds=float(files.preprocessor_config.get("chunk_length", 30)),
-        languages=TRANSCRIPTION_LANGUAGES,
-        tasks=(TRANSCRIBE, TRANSLATE),
-        audio_tokens_per_second=TOKENS_PER_SECOND,
-        items_per_prompt=None,
-        hidden_size=files.setting("thinker_config", "text_config", "hidden_size", default=None),
-        context_tokens=files.setting("thinker_config", "text_config", "max_position_embeddings", default=65_536),
-    )
+    """Return what a Qwen3-ASR model takes and gives: all but the languages as Qwen3-Omni."""
+    return replace(qwen3_omni_info(files), family="Qwen3-ASR", languages=TRANSCRIPTION_LANGUAGES)
 
 
 @register_audio_model(
