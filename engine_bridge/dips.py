@@ -4,6 +4,8 @@ Estimated times need more. A sentence that follows another after a tenth of a se
 level falls between the two.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,13 +31,15 @@ def fitted_speech(chunk: Chunk) -> list[Seconds]:
     return speech_edges(speech_seconds(chunk), Levels.of(chunk))
 
 
-def voiced_seconds(chunk: Chunk) -> list[Seconds]:
+def voiced_seconds(chunk: Chunk, fitted: Sequence[Seconds] | None = None) -> list[Seconds]:
     """Return where a chunk's speech sounds: its stretches, fitted to the sound, without the dips in them.
 
     Parameters
     ----------
     chunk : Chunk
         Its samples are looked at.
+    fitted : sequence of (start, end), optional
+        What `fitted_speech` gives, where it is at hand.
 
     Returns
     -------
@@ -46,7 +50,9 @@ def voiced_seconds(chunk: Chunk) -> list[Seconds]:
     levels = _levels(chunk)
     rate, hop = chunk.sample_rate, frame_length(chunk.sample_rate)
     voiced: list[Seconds] = []
-    for (start, stop), (begin, end) in zip(chunk.speech, fitted_speech(chunk), strict=True):
+    for (start, stop), (begin, end) in zip(
+        chunk.speech, fitted_speech(chunk) if fitted is None else fitted, strict=True
+    ):
         passed = 0
         for kept_start, kept_stop in chunk.kept:
             first, last = max(start, kept_start), min(stop, kept_stop)

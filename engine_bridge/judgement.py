@@ -67,7 +67,8 @@ def judge(chunk: Chunk, result: ClipResult, options: DecodingOptions) -> Attempt
         return Attempt(result=result)
     speech = speech_seconds(chunk)
     if options.timestamps == "none":
-        segments = tuple(estimated_segments(result, voiced_seconds(chunk), fitted_speech(chunk)))
+        fitted = fitted_speech(chunk)
+        segments = tuple(estimated_segments(result, voiced_seconds(chunk, fitted), fitted))
     else:
         levels = Levels.of(chunk)
         placed = settle_edges(place(result, chunk), levels)

@@ -61,9 +61,10 @@ class _Leaf:
         """Return the text with its times."""
         if self.attempt.result is None or not self.text:
             return []
-        voiced = [place for place, _ in self.places] or voiced_seconds(self.chunk)
+        fitted = fitted_speech(self.chunk)
+        voiced = [place for place, _ in self.places] or voiced_seconds(self.chunk, fitted)
         shares = [share for _, share in self.places] or None
-        found = estimated_segments(self.attempt.result, voiced, fitted_speech(self.chunk), shares)
+        found = estimated_segments(self.attempt.result, voiced, fitted, shares)
         return [replace(segment, attempts=self.attempts) for segment in found]
 
 
