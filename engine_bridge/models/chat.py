@@ -95,6 +95,14 @@ class ChatProcessor(ABC):
         return len(self.tokenizer.encode(text, special=False)) <= self.max_prompt_tokens
 
 
+def asked_after(audio: str, options: DecodingOptions) -> str:
+    """Return earlier text, the audio's place, and the question that GLM-ASR and Granite Speech were trained with."""
+    translates = options.task == TRANSLATE
+    asked = "translate the speech to English" if translates else "can you transcribe the speech into a written format?"
+    context = f"{options.prompt}\n" if options.prompt else ""
+    return f"{context}{audio}{asked}"
+
+
 def instruction(options: DecodingOptions) -> str:
     """Return what a model that follows instructions is asked, with the language in words where it is known."""
     language = ENGLISH_NAMES.get(options.language or "")

@@ -1,7 +1,7 @@
 """GLM-ASR."""
 
 from engine_bridge.engines.protocol import TRANSCRIBE, TRANSLATE, DecodingOptions
-from engine_bridge.models.chat import MONO, ChatProcessor
+from engine_bridge.models.chat import MONO, ChatProcessor, asked_after
 from engine_bridge.models.info import AudioModelInfo, ModelFiles
 from engine_bridge.models.languages import TRANSCRIPTION_LANGUAGES
 from engine_bridge.models.registry import register_audio_model
@@ -32,8 +32,4 @@ class GlmAsrProcessor(ChatProcessor):
 
     def prompt(self, count: int, options: DecodingOptions) -> list[int]:
         """Return the prompt by the model's chat template."""
-        asked = "can you transcribe the speech into a written format?"
-        if options.task == TRANSLATE:
-            asked = "translate the speech to English"
-        context = f"{options.prompt}\n" if options.prompt else ""
-        return self.tokenizer.chat(f"{context}{'<|pad|>' * count}{asked}")
+        return self.tokenizer.chat(asked_after("<|pad|>" * count, options))

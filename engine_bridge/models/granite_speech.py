@@ -1,7 +1,7 @@
 """Granite Speech."""
 
 from engine_bridge.engines.protocol import TRANSCRIBE, TRANSLATE, DecodingOptions
-from engine_bridge.models.chat import MONO, ChatProcessor
+from engine_bridge.models.chat import MONO, ChatProcessor, asked_after
 from engine_bridge.models.info import AudioModelInfo, ModelFiles
 from engine_bridge.models.registry import register_audio_model
 
@@ -39,8 +39,4 @@ class GraniteSpeechProcessor(ChatProcessor):
 
     def prompt(self, count: int, options: DecodingOptions) -> list[int]:
         """Return the prompt by the model's chat template."""
-        asked = "can you transcribe the speech into a written format?"
-        if options.task == TRANSLATE:
-            asked = "translate the speech to English"
-        context = f"{options.prompt}\n" if options.prompt else ""
-        return self.tokenizer.chat(f"{context}{'<|audio|>' * count}{asked}")
+        return self.tokenizer.chat(asked_after("<|audio|>" * count, options))
