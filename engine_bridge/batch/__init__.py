@@ -1,0 +1,1 @@
+"""Many recordings in one run."""
