@@ -1,6 +1,8 @@
 """Batches as large as memory allows, and what happens where it does not."""
 
 import itertools
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -15,6 +17,20 @@ from engine_bridge.errors import EngineError
 MIB = 1 << 20
 SECONDS = 120
 
+MEASURED = """
+import numpy as np
+import engine_bridge.budget as budget
+
+held = []
+
+def run(clips):
+    held.clear()
+    held.append(np.ones((20 + 30 * clips) << 20, np.uint8))
+
+budget.free_memory = lambda device: 400 << 20
+print(budget.choose_batch(8, workers=1, device="cpu", clip_bound=200 << 20, run=run).clip_bytes)
+"""
+
 
 @pytest.fixture
 def free(monkeypatch):
@@ -26,38 +42,48 @@ def free(monkeypatch):
     return set_free
 
 
-def taking(fixed, each):
-    """Return a way to run dummy clips that really takes so many MiB, and what was run."""
-    runs, held = [], []
+@pytest.fixture
+def taking(monkeypatch):
+    """Give a way to run dummy clips that take so many MiB where nothing else moves, and what was run."""
 
-    def run(clips):
-        runs.append(clips)
-        held[:] = []
-        held.append(np.ones(round((fixed + each * clips) * MIB), np.uint8))
+    def make(fixed, each):
+        runs, resident = [], [500]
 
-    return run, runs
+        def run(clips):
+            runs.append(clips)
+            resident[0] = 500 + fixed + each * clips
+
+        monkeypatch.setattr(budget, "_resident_bytes", lambda: resident[0] * MIB)
+        return run, runs
+
+    return make
 
 
 class TestChoice:
-    def test_where_memory_is_plenty_nothing_is_measured(self, free):
+    def test_where_memory_is_plenty_nothing_is_measured(self, free, taking):
         free(16_000)
         run, runs = taking(10, 10)
         choice = choose_batch(8, workers=2, device="cpu", clip_bound=200 * MIB, run=run)
         assert (choice.size, choice.measured, runs) == (8, False, [])
         assert str(choice) == "batches of 8 (at most 200 MiB a clip, 16000 MiB free)"
 
-    def test_where_it_may_be_short_dummy_clips_tell_what_a_clip_takes(self, free):
+    def test_where_it_may_be_short_dummy_clips_tell_what_a_clip_takes(self, free, taking):
         free(400)
         run, runs = taking(20, 30)
         choice = choose_batch(8, workers=1, device="cpu", clip_bound=200 * MIB, run=run)
         assert runs == [1, 4]
         assert choice.measured
-        assert choice.clip_bytes == pytest.approx(30 * MIB, rel=0.2)
-        assert choice.size == pytest.approx((200 - 20) / 30, abs=1)
-        assert "MiB a clip, 400 MiB free" in str(choice)
+        assert choice.clip_bytes == 30 * MIB
+        assert choice.size == (200 - 20) // 30
+        assert str(choice) == "batches of 6 (30 MiB a clip, 400 MiB free)"
+
+    def test_what_clips_take_is_seen_in_the_process_s_own_memory(self):
+        # In a process of its own: in this one other tests' memory comes and goes.
+        measured = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True)
+        assert int(measured.stdout) == pytest.approx(30 * MIB, rel=0.2)
 
     @pytest.mark.parametrize(("mib", "workers", "least", "most"), [(200, 1, 2, 3), (200, 2, 1, 1), (10, 1, 1, 1)])
-    def test_little_memory_and_many_workers_make_small_batches(self, free, mib, workers, least, most):
+    def test_little_memory_and_many_workers_make_small_batches(self, free, taking, mib, workers, least, most):
         free(mib)
         run, _ = taking(20, 30)
         assert least <= choose_batch(8, workers=workers, device="cpu", clip_bound=200 * MIB, run=run).size <= most
