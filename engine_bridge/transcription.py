@@ -24,16 +24,15 @@ from audio.info import AudioInfo
 from audio.positions import seconds_from_samples
 from audio.split import stream_chunks
 from audio.stream import MonoStream
+from engine_bridge.assembling import Assembly, hears_seams, joined
 from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
 from engine_bridge.language import VOTES, LanguageVote
 from engine_bridge.pace import Pace
 from engine_bridge.recognition import Outcome, recognise
-from engine_bridge.seams import join_at_cut, seam_chunk
-from engine_bridge.seams_untimed import join_untimed
-from engine_bridge.stitch import in_order
+from engine_bridge.seams import seam_chunk
 from engine_bridge.tasks import Task
 from engine_bridge.timing import CHECK, DECODE_AUDIO, PROCESS, SPLIT, WAIT, TimingContext
-from engine_bridge.transcript import Gap, Segment, Transcript
+from engine_bridge.transcript import Segment, Transcript
 
 FILLED = 28 / 30
 """Share of the engine's longest clip that a chunk fills. Whisper ends its text best where silence follows: over eight
@@ -145,8 +144,7 @@ class Transcription:
         self._started = time.perf_counter()
         self._timing = TimingContext((DECODE_AUDIO, SPLIT, WAIT, CHECK), parent=PROCESS)
         self._engine_before = dict(engine.timings())
-        self._segments: list[Segment] = []
-        self._gaps: list[Gap] = []
+        self._assembly = Assembly()
         self._start_seconds = seconds_from_samples(stream.offset, stream.sample_rate)
         self._done_until = self._start_seconds
         self._vote = None
@@ -222,8 +220,8 @@ class Transcription:
         elif language is None and len(self._engine.capabilities.languages) == 1:
             language = self._engine.capabilities.languages[0]
         return Transcript(
-            segments=tuple(self._segments),
-            gaps=tuple(self._gaps),
+            segments=tuple(self._assembly.segments),
+            gaps=tuple(self._assembly.gaps),
             duration=self._start_seconds + self._stream.duration,
             start=self._start_seconds,
             language=language,
@@ -325,7 +323,7 @@ class Transcription:
             language, own = self._vote.decided, ballot if self._per_chunk_language else None
         before = self._line[-1] if self._line else None
         seam = None
-        if before is not None and before.chunk.forced and self._hears_seams:
+        if before is not None and before.chunk.forced and hears_seams(self._options.timestamps):
             across = seam_chunk(before.chunk, chunk)
             seam = Task(recognise(across, self._engine, self._options, language, before.own_language), self._events)
         turn = self._pace.turn() if self._pace is not None else None
@@ -337,11 +335,6 @@ class Transcription:
             seam.advance()
         work.task.advance()
 
-    @property
-    def _hears_seams(self) -> bool:
-        """Whether what is heard across a forced cut can be merged: by times of words, or by the words alone."""
-        return self._options.timestamps in ("align", "none")
-
     def _finished(self, *, ended: bool) -> Iterator[Segment]:
         """Yield the text of the chunks at the head of the line that are done."""
         while self._line:
@@ -352,12 +345,8 @@ class Transcription:
                 return
             self._line.popleft()
             self._room.release()
-            self._gaps += work.outcome.gaps
-            reached = self._segments[-1].end if self._segments else 0.0
             self._done_until = work.chunk.stop_seconds
-            for segment in in_order(work.outcome.segments, reached, work.chunk.stop_seconds):
-                self._segments.append(segment)
-                yield segment
+            yield from self._assembly.add(work.outcome, work.chunk.stop_seconds)
             if self._on_progress is not None:
                 self._on_progress(self.progress)
 
@@ -366,7 +355,7 @@ class Transcription:
 
         False while that has to wait.
         """
-        if not work.chunk.forced or not self._hears_seams:
+        if not work.chunk.forced or not hears_seams(self._options.timestamps):
             return True
         if len(self._line) == 1:
             return ended
@@ -379,7 +368,8 @@ class Transcription:
             return True  # raised in its turn
         if work.outcome is None or after.seam.outcome is None or after.task.outcome is None:
             return False
-        join = join_untimed if self._options.timestamps == "none" else join_at_cut
-        work.joined, after.joined = join(work.outcome, after.seam.outcome, after.task.outcome, work.chunk.stop_seconds)
+        work.joined, after.joined = joined(
+            work.outcome, after.seam.outcome, after.task.outcome, work.chunk.stop_seconds, self._options.timestamps
+        )
         after.seam = None
         return True
