@@ -2,6 +2,7 @@
 
 import threading
 from collections import defaultdict
+from collections.abc import Mapping
 from concurrent.futures import Future
 
 from audio.chunk import Chunk
@@ -19,6 +20,14 @@ same as faster-whisper's ``language_detection_threshold``."""
 def spoken_language(heard: LanguageProbabilities, otherwise: str | None) -> str | None:
     """Return the language of one chunk: its likeliest if that is certain enough, else the recording's."""
     return heard[0][0] if heard and heard[0][1] >= LEAST_CERTAINTY else otherwise
+
+
+def elected(votes: Mapping[str, float]) -> tuple[str | None, float | None]:
+    """Return the language with the most votes and its share of them; neither where there are no votes."""
+    if not votes:
+        return None, None
+    language = max(votes, key=lambda code: votes[code])
+    return language, votes[language] / sum(votes.values())
 
 
 class LanguageVote:
@@ -97,9 +106,5 @@ class LanguageVote:
         with self._lock:
             if not self._closed or self._counted < self._offered or self.decided.done():
                 return
-            if not self._votes:
-                self.decided.set_result(None)
-                return
-            language = max(self._votes, key=lambda code: self._votes[code])
-            self.probability = self._votes[language] / sum(self._votes.values())
+            language, self.probability = elected(self._votes)
             self.decided.set_result(language)
