@@ -15,10 +15,10 @@ from vllm.multimodal.media.audio import AudioMediaIO
 from vllm.multimodal.media.connector import MEDIA_CONNECTOR_REGISTRY, MODALITY_IO_MAP, MediaConnector
 
 from audio.errors import AudioError, LimitExceededError
-from engine_bridge.cache import InputCache, open_cache
 from engine_bridge.errors import MediaError, UnsupportedOptionError
 from engine_bridge.media import open_media
 from engine_bridge.preparation import PreparationSettings, prepared
+from engine_bridge.server.held import inputs_of
 from engine_bridge.server.metrics import process_metrics
 from engine_bridge.server.problems import problem_of
 from engine_bridge.server.settings import ServerSettings, check_request_options
@@ -101,15 +101,10 @@ class AuricleMediaConnector(MediaConnector):  # type: ignore[misc]  # see above
         try:
             return _audio_at(audio_url, self._settings)
         except LimitExceededError as error:
-            told = LimitExceededError(error.source, error.reason, self._setting(error.limit))
+            told = LimitExceededError(error.source, error.reason, self._settings.held_limit(error.limit))
             raise VLLMValidationError(str(problem_of(told)), parameter="audio_url") from error
         except (AudioError, MediaError) as error:
             raise VLLMValidationError(str(problem_of(error)), parameter="audio_url") from error
-
-    def _setting(self, limit: str) -> str:
-        """Return the option that a limit of a chat's audio comes from."""
-        is_chats_own = self._settings.chat_limits.max_seconds != self._settings.limits.max_seconds
-        return "max_chat_seconds" if limit == "max_seconds" and is_chats_own else limit
 
     async def fetch_audio_async(self, audio_url: str) -> tuple[NDArray[np.float32], int]:
         """Do as `fetch_audio` does, in a thread that nothing else waits for."""
@@ -133,12 +128,6 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="auricle-media")
 
 
-@cache
-def _kept(kind: str, size: float) -> InputCache:
-    """Return the cache of this process, or the one that processes share."""
-    return open_cache(kind, size, name="chats")
-
-
 def _audio_at(url: str, settings: ServerSettings) -> tuple[NDArray[np.float32], int]:
     wanted = PreparationSettings(
         sample_rate=settings.sample_rate,
@@ -147,7 +136,7 @@ def _audio_at(url: str, settings: ServerSettings) -> tuple[NDArray[np.float32], 
         isolation=settings.isolation,
     )
     with open_media(url, settings.media) as source:
-        kept = _kept(settings.mm_processor_cache_type, settings.mm_processor_cache_gb)
+        kept = inputs_of(settings)
         audio = prepared(source, wanted, cache=kept)
         process_metrics().update_cache(kept)
     return audio.samples, audio.sample_rate

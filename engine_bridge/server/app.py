@@ -76,7 +76,7 @@ class SpeechEndpoints:
     async def _answer(self, request: Request, task: str) -> Response:
         form = await read_form(request, self._settings)
         try:
-            asked = speech_request(form, self._settings)
+            asked = speech_request(form, self._settings, request.headers.get("authorization"))
             model = self._model(asked.model)
             running = self._recordings.begin(asked, task)
         except BaseException:

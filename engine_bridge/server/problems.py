@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 from audio.errors import AudioError, BackendUnavailableError, LimitExceededError
-from engine_bridge.errors import EngineBridgeError, EngineError, MediaError, UnsupportedOptionError
+from engine_bridge.errors import CacheMissError, EngineBridgeError, EngineError, MediaError, UnsupportedOptionError
 
 _log = logging.getLogger(__name__)
 
@@ -74,6 +74,8 @@ def problem_of(error: BaseException) -> Problem:
         return Problem(400, str(error), param="file", code="invalid_audio")
     if isinstance(error, MediaError):
         return Problem(400, str(error), param="audio_url", code="invalid_media")
+    if isinstance(error, CacheMissError):
+        return Problem(404, str(error), param="uuid", code="not_kept")
     if isinstance(error, UnsupportedOptionError):
         return Problem(400, str(error), code="unsupported_option")
     if isinstance(error, EngineError | EngineBridgeError):

@@ -1,5 +1,6 @@
 """A request's form: received within bounds, and read into what is asked for."""
 
+import hashlib
 import json
 import math
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
@@ -16,6 +17,7 @@ from starlette.requests import Request
 from audio.source import Source
 from engine_bridge.errors import UnsupportedOptionError
 from engine_bridge.media import open_media
+from engine_bridge.server.held import keeps_inputs
 from engine_bridge.server.problems import Problem
 from engine_bridge.server.settings import ServerSettings
 
@@ -35,7 +37,7 @@ _KNOWN = frozenset(
     {
         "file", "audio_url", "model", "language", "prompt", "hotwords", "response_format", "temperature", "stream",
         "timestamp_granularities[]", "timestamp_granularities", "use_beam_search", "n", "chunking_strategy",
-        "media_io_kwargs",
+        "media_io_kwargs", "uuid",
     }
 )  # fmt: skip
 
@@ -48,8 +50,13 @@ class SpeechRequest:
     ----------
     name : str
         What the recording is called in messages.
-    open_source : callable
-        Gives a context manager of the recording. It may wait for a download, so it is not for an event loop.
+    open_source : callable or None
+        Gives a context manager of the recording. It may wait for a download, so it is not for an event loop. None where
+        the recording is only named by its `uuid`.
+    uuid : str or None
+        The caller's name for the recording, under which its decoded audio is kept.
+    owner : str or None
+        Whose recording it is: a digest of the request's credentials.
     model : str or None
         The model's name.
     language : str or None
@@ -74,7 +81,9 @@ class SpeechRequest:
     """
 
     name: str
-    open_source: Callable[[], AbstractContextManager[Source]]
+    open_source: Callable[[], AbstractContextManager[Source]] | None
+    uuid: str | None
+    owner: str | None
     model: str | None
     language: str | None
     prompt: str | None
@@ -140,8 +149,17 @@ def _counted(receive: Callable[[], Awaitable[Message]], allowed: int, most: int)
     return counted
 
 
-def speech_request(form: FormData, settings: ServerSettings) -> SpeechRequest:
+def speech_request(form: FormData, settings: ServerSettings, credentials: str | None = None) -> SpeechRequest:
     """Read a form.
+
+    Parameters
+    ----------
+    form : FormData
+        Its fields.
+    settings : ServerSettings
+        What the request may choose among.
+    credentials : str or None
+        The request's Authorization, which tells owners of kept audio apart.
 
     Raises
     ------
@@ -155,7 +173,8 @@ def speech_request(form: FormData, settings: ServerSettings) -> SpeechRequest:
     if unknown:
         raise Problem(400, f"the field {unknown[0]!r} is not honoured here: leave it out", param=unknown[0])
     settings = _chosen(form, settings)
-    name, open_source = _recording(form, settings)
+    uuid = _uuid(form, settings)
+    name, open_source = _recording(form, settings, uuid)
     response_format = _text(form, "response_format") or "json"
     if response_format not in FORMATS:
         raise _refused("response_format", response_format, f"choose among {', '.join(FORMATS)}")
@@ -170,6 +189,8 @@ def speech_request(form: FormData, settings: ServerSettings) -> SpeechRequest:
     return SpeechRequest(
         name=name,
         open_source=open_source,
+        uuid=uuid,
+        owner=hashlib.sha256(credentials.encode()).hexdigest() if credentials else None,
         model=_text(form, "model"),
         language=_text(form, "language"),
         prompt=_text(form, "prompt"),
@@ -200,8 +221,25 @@ def _chosen(form: FormData, settings: ServerSettings) -> ServerSettings:
         raise Problem(400, str(error), param="media_io_kwargs", code="unsupported_option") from error
 
 
-def _recording(form: FormData, settings: ServerSettings) -> tuple[str, Callable[[], AbstractContextManager[Source]]]:
+def _uuid(form: FormData, settings: ServerSettings) -> str | None:
+    given = _text(form, "uuid")
+    if given is not None and not keeps_inputs(settings):
+        raise Problem(
+            400,
+            "the field 'uuid' is for servers that keep audio: leave it out, or start the server with "
+            '--media-io-kwargs \'{"audio": {"mm_processor_cache_gb": ...}}\'',
+            param="uuid",
+            code="unsupported_option",
+        )
+    return given
+
+
+def _recording(
+    form: FormData, settings: ServerSettings, uuid: str | None
+) -> tuple[str, Callable[[], AbstractContextManager[Source]] | None]:
     upload, url = form.get("file"), _text(form, "audio_url")
+    if upload is None and url is None and uuid is not None:
+        return "uuid", None
     if (upload is None) == (url is None):
         raise Problem(400, "the form has no file: send one, or an audio_url in its place", param="file")
     if url is not None:

@@ -35,7 +35,7 @@ class ServerSettings:
     limits : DecodeLimits
         What decoding one recording may cost; `DecodeLimits.strict()` by default.
     max_chat_seconds : float or None
-        Seconds of audio in a part of a chat, which is held in memory as a whole.
+        Seconds of audio in a part of a chat, or in a recording kept under a `uuid`: it is held in memory as a whole.
     sample_rate : int or None
         Samples per second of the audio in chats: 16 kHz, which the models expect, so that nothing is resampled twice;
         None keeps the recording's own.
@@ -148,6 +148,11 @@ class ServerSettings:
         """The limits for a part of a chat."""
         lengths = [each for each in (self.limits.max_seconds, self.max_chat_seconds) if each is not None]
         return replace(self.limits, max_seconds=min(lengths, default=None))
+
+    def held_limit(self, limit: str) -> str:
+        """Return the option that a limit of audio held in memory comes from."""
+        is_its_own = self.chat_limits.max_seconds != self.limits.max_seconds
+        return "max_chat_seconds" if limit == "max_seconds" and is_its_own else limit
 
 
 def check_request_options(options: Mapping[str, Any] | None) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from engine_bridge.engines.protocol import (
 )
 from engine_bridge.errors import EngineError
 from engine_bridge.prompts import compose_prompt
+from engine_bridge.server.held import held_recording, inputs_of
 from engine_bridge.server.metrics import ServerMetrics
 from engine_bridge.server.problems import Problem
 from engine_bridge.server.requests import SpeechRequest
@@ -261,7 +262,10 @@ class Recordings:
 
     def _carry(self, running: Running, engine: Engine, request: SpeechRequest, options: DecodingOptions) -> None:
         try:
-            with request.open_source() as source, _transcription(engine, request, options, source) as transcription:
+            with (
+                request.open_source() if request.open_source is not None else nullcontext() as sent,
+                self._transcription(engine, request, options, sent) as transcription,
+            ):
                 for segment in transcription:
                     self._metrics.update_stages(self._engine)
                     running.put(segment)
@@ -276,24 +280,40 @@ class Recordings:
             with self._lock:
                 del self._active[threading.current_thread()]
 
+    def _transcription(
+        self, engine: Engine, request: SpeechRequest, options: DecodingOptions, sent: Source | None
+    ) -> Transcription:
+        before, notices = compose_prompt(request.prompt, request.glossary, engine)
+        settings = request.settings
+        if request.uuid is not None:
+            source, told = self._held(engine, request, request.uuid, sent)
+            notices = (*notices, *told)
+        elif sent is None:
+            raise ValueError("a request has a recording or a uuid")
+        else:
+            source = sent
+        stream = open_stream(
+            source,
+            engine.capabilities.sample_rate,
+            backend=settings.audio_backend,
+            limits=settings.limits,
+            isolation=settings.isolation,
+            timeline="container",
+        )
+        return Transcription(
+            source.name,
+            stream,
+            engine,
+            replace(options, prompt=before),
+            owns_engine=True,
+            on_progress=None,
+            warnings=notices,
+        )
 
-def _transcription(engine: Engine, request: SpeechRequest, options: DecodingOptions, source: Source) -> Transcription:
-    before, notices = compose_prompt(request.prompt, request.glossary, engine)
-    settings = request.settings
-    stream = open_stream(
-        source,
-        engine.capabilities.sample_rate,
-        backend=settings.audio_backend,
-        limits=settings.limits,
-        isolation=settings.isolation,
-        timeline="container",
-    )
-    return Transcription(
-        source.name,
-        stream,
-        engine,
-        replace(options, prompt=before),
-        owns_engine=True,
-        on_progress=None,
-        warnings=notices,
-    )
+    def _held(
+        self, engine: Engine, request: SpeechRequest, uuid: str, sent: Source | None
+    ) -> tuple[Source, tuple[str, ...]]:
+        rate = engine.capabilities.sample_rate
+        audio = held_recording(sent, request.settings, rate, uuid=uuid, owner=request.owner)
+        self._metrics.update_cache(inputs_of(request.settings))
+        return Source.of((audio.samples, audio.sample_rate)), audio.warnings

@@ -408,6 +408,63 @@ def test_decoding_apart_gives_the_same():
         assert problem(post(client, file=b"no audio"), 400)["message"].startswith("talk.wav: ")
 
 
+KEEPING = {"mm_processor_cache_gb": 0.01}
+
+
+def named(client, uuid, key=None, **fields):
+    """Ask for a recording by its name alone."""
+    form = {"uuid": (None, uuid), **{name: (None, value) for name, value in fields.items()}}
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return client.post("/v1/audio/transcriptions", files=form, headers=headers)
+
+
+def test_a_recording_sent_under_a_uuid_is_found_by_it_alone():
+    with serving(FakeEngine(hear, capabilities=ENGLISH_ONLY), **KEEPING) as client:
+        sent = post(client, Recording().phrases(3), uuid="tuesday")
+        assert sent.status_code == 200, sent.text
+        assert sent.json()["text"]
+        assert named(client, "tuesday").json()["text"] == sent.json()["text"]
+        assert named(client, "tuesday", response_format="srt").text.startswith("1\n")
+        error = problem(named(client, "wednesday"), 404)
+        assert (error["param"], error["code"]) == ("uuid", "not_kept")
+        assert "send the audio itself again" in error["message"]
+
+
+def test_a_uuid_is_its_owners_alone():
+    with serving(FakeEngine(hear, capabilities=ENGLISH_ONLY), **KEEPING) as client:
+        files = {"file": ("talk.wav", file_of(Recording().phrases(2))), "uuid": (None, "shared name")}
+        hers = {"Authorization": "Bearer hers"}
+        assert client.post("/v1/audio/transcriptions", files=files, headers=hers).status_code == 200
+        assert named(client, "shared name", key="hers").status_code == 200
+        problem(named(client, "shared name", key="his"), 404)
+        problem(named(client, "shared name"), 404)
+
+
+def test_a_uuid_lives_as_long_as_there_is_room():
+    seconds = 0.01 * 2**30 / 4 / RATE
+    with serving(FakeEngine(hear, capabilities=ENGLISH_ONLY), **KEEPING) as client:
+        third = Recording().phrases(2).pause(0.4 * seconds)
+        for name in ("first", "second", "third"):
+            assert post(client, third, uuid=name).status_code == 200
+        problem(named(client, "first"), 404)
+        assert named(client, "third").status_code == 200
+
+
+def test_what_is_kept_is_held_in_memory_and_limited_as_chats_are():
+    with serving(FakeEngine(hear, capabilities=ENGLISH_ONLY), max_chat_seconds=5, **KEEPING) as client:
+        error = problem(post(client, Recording().phrases(14), uuid="long"), 400)
+        assert error["code"] == "limit_exceeded"
+        assert "max_chat_seconds" in error["message"]
+        assert post(client, Recording().phrases(14)).status_code == 200
+
+
+def test_a_server_that_keeps_nothing_refuses_a_uuid_by_name(client):
+    for answer in (post(client, uuid="tuesday"), named(client, "tuesday")):
+        error = problem(answer, 400)
+        assert (error["param"], error["code"]) == ("uuid", "unsupported_option")
+        assert "mm_processor_cache_gb" in error["message"]
+
+
 def test_models_and_health_are_told(client):
     assert client.get("/v1/models").json()["data"][0]["id"] == MODEL
     assert client.get("/health").status_code == 200
