@@ -13,6 +13,7 @@
     ├── MediaError               (ValueError)  audio that a request names and that may not or cannot be had
     ├── CacheMissError           (LookupError) an input that is named alone and is not in the cache
     ├── TranscriptFormatError    (ValueError)  a text that is no transcript of a version known here
+    ├── JournalError                           what a job has done cannot be read or kept
     └── OutputError              (OSError)     a transcript that cannot be written
 """
 
@@ -101,6 +102,10 @@ class CacheMissError(EngineBridgeError, LookupError):
 
 class TranscriptFormatError(EngineBridgeError, ValueError):
     """The text is no transcript of a version that can be read here."""
+
+
+class JournalError(EngineBridgeError):
+    """The record of what a job has done cannot be read or written."""
 
 
 class OutputError(EngineBridgeError, OSError):
