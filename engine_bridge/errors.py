@@ -12,6 +12,8 @@
     ├── EmbeddingError           (ValueError)  encoder states that do not fit the model, or are no numbers
     ├── MediaError               (ValueError)  audio that a request names and that may not or cannot be had
     ├── CacheMissError           (LookupError) an input that is named alone and is not in the cache
+    ├── InputError               (LookupError) an input of a job that holds no recording, or cannot be looked through
+    ├── ManifestError            (ValueError)  an entry of a manifest or table that is no recording
     ├── TranscriptFormatError    (ValueError)  a text that is no transcript of a version known here
     ├── JournalError                           what a job has done cannot be read or kept
     └── OutputError              (OSError)     a transcript that cannot be written
@@ -98,6 +100,14 @@ class MediaError(EngineBridgeError, ValueError):
 
 class CacheMissError(EngineBridgeError, LookupError):
     """A cache does not hold what was asked for by its name alone."""
+
+
+class InputError(EngineBridgeError, LookupError):
+    """An input of a job holds no recording, or cannot be looked through."""
+
+
+class ManifestError(EngineBridgeError, ValueError):
+    """A manifest or table, or an entry of it, does not say which recording is meant."""
 
 
 class TranscriptFormatError(EngineBridgeError, ValueError):
