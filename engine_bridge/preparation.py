@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -24,6 +25,9 @@ from engine_bridge.errors import CacheMissError
 
 _FORM = "auricle waveform 1"  # changes with what is computed from the same content and settings
 _PIECE_BYTES = 1 << 22
+_SETTLED_NS = 2_000_000_000  # file systems stamp times as coarsely as this: what changed just now may change unseen
+_MOST_KNOWN = 4_096
+_known_hashes: dict[tuple[int, ...], bytes] = {}
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,8 @@ def content_hash(source: Source) -> bytes:
     """Return a hash of a recording's whole content, 32 bytes.
 
     It is the SHA-256 of the SHA-256s of its pieces of 4 MiB, which several cores work out side by side: one core takes
-    a fourth as long for the hash of a WAV file as for decoding it.
+    a fourth as long for the hash of a WAV file as for decoding it. A file on disk that has not changed since it was
+    read last, by its inode, size and times, is not read again.
 
     Parameters
     ----------
@@ -176,8 +181,27 @@ def content_hash(source: Source) -> bytes:
         whole.update(f"{samples.dtype.str} {samples.shape} {source.array.sample_rate}\n".encode())
         content = samples.data.cast("B") if samples.nbytes else memoryview(b"")
         return _hash_of_pieces(whole, (content[at : at + _PIECE_BYTES] for at in range(0, len(content), _PIECE_BYTES)))
+    identity = _identity(source)
+    known = _known_hashes.get(identity) if identity is not None else None
+    if known is not None:
+        return known
     with source.open() as reader:
-        return _hash_of_pieces(whole, iter(lambda: reader.read(_PIECE_BYTES), b""))
+        found = _hash_of_pieces(whole, iter(lambda: reader.read(_PIECE_BYTES), b""))
+    if identity is not None and identity == _identity(source):
+        if len(_known_hashes) >= _MOST_KNOWN:
+            _known_hashes.clear()
+        _known_hashes[identity] = found
+    return found
+
+
+def _identity(source: Source) -> tuple[int, ...] | None:
+    """Return what tells a state of a file on disk from every other; None where nothing does."""
+    if source.path is None:
+        return None
+    status = os.stat(source.path)  # noqa: PTH116 - the path as it was given
+    if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) < _SETTLED_NS:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _hash_of_pieces(whole: "hashlib._Hash", pieces: Iterator[bytes | memoryview]) -> bytes:

@@ -17,6 +17,7 @@ import pytest
 import soundfile
 
 import engine_bridge.cache_shared as cache_shared
+import engine_bridge.preparation as preparation
 from audio.errors import AudioError, LimitExceededError
 from audio.limits import DecodeLimits
 from engine_bridge.cache import CACHE_TYPES, CacheValue, InputCache, ProcessCache, SizedLru, cache_key, open_cache
@@ -165,6 +166,36 @@ class TestKeys:
         before = content_hash(Source.of(bytes(data)))
         data[-1] ^= 1
         assert content_hash(Source.of(bytes(data))) != before
+
+    def test_a_file_is_read_again_only_when_it_has_changed(self, tmp_path, monkeypatch):
+        from audio.source import Source
+
+        monkeypatch.setattr(preparation, "_SETTLED_NS", 0)
+        file = tmp_path / "recording.flac"
+        file.write_bytes(recording())
+        source, reads, read = Source.of(file), [], Source.open
+        monkeypatch.setattr(Source, "open", lambda self, *range: (reads.append(self), read(self, *range))[1])
+        first = content_hash(source)
+        assert content_hash(source) == first
+        assert len(reads) == 1
+        # Another content of the same length, with the old time of change put back.
+        status = file.stat()
+        changed = bytearray(file.read_bytes())
+        changed[-1] ^= 1
+        time.sleep(0.02)
+        file.write_bytes(changed)
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+        assert content_hash(source) == content_hash(Source.of(bytes(changed))) != first
+
+    def test_a_file_that_changed_just_now_may_change_again_unseen_and_is_read_each_time(self, tmp_path, monkeypatch):
+        from audio.source import Source
+
+        file = tmp_path / "recording.flac"
+        file.write_bytes(recording())
+        reads, read = [], Source.open
+        monkeypatch.setattr(Source, "open", lambda self, *range: (reads.append(self), read(self, *range))[1])
+        assert content_hash(Source.of(file)) == content_hash(Source.of(file))
+        assert len(reads) == 2
 
     def test_an_array_counts_with_its_shape_and_rate(self):
         from audio.source import Source
