@@ -130,7 +130,9 @@ def plan_outputs(
             levels[identity] += 1
 
 
-def write_atomically(path: str | os.PathLike[str], content: str | Callable[[TextIO], None]) -> None:
+def write_atomically(
+    path: str | os.PathLike[str], content: str | Callable[[TextIO], None], *, what: str = "transcript"
+) -> None:
     """Write a text file so that it is there as a whole or not at all.
 
     The text goes into a new file in the same folder, reaches the disk, and then takes the place of whatever bore the
@@ -144,6 +146,8 @@ def write_atomically(path: str | os.PathLike[str], content: str | Callable[[Text
     content : str or callable
         The text, or a function that writes it to the text stream it is given. Written as UTF-8, line ends unchanged;
         what UTF-8 cannot carry is written as a backslash escape.
+    what : str
+        What it is called in messages.
 
     Raises
     ------
@@ -151,22 +155,71 @@ def write_atomically(path: str | os.PathLike[str], content: str | Callable[[Text
         If the file cannot be written; the message names it, the reason and what to do.
 
     """
+    with (
+        written(path, what=what),
+        replaced(path, what=what) as temporary,
+        temporary.open("x", encoding="utf-8", errors="backslashreplace", newline="") as file,
+    ):
+        if callable(content):
+            content(file)
+        else:
+            file.write(content)
+
+
+@contextlib.contextmanager
+def replaced(path: str | os.PathLike[str], *, what: str = "file") -> Iterator[Path]:
+    """Give the path of a new file, which takes the place of another once it is written.
+
+    Parameters
+    ----------
+    path : str or path
+        The file to replace, or to make. A symbolic link is followed, and folders that are missing are made.
+    what : str
+        What it is called in messages.
+
+    Yields
+    ------
+    Path
+        A file in the same folder, not there yet. When the context ends, what was written to it reaches the disk and
+        takes the name `path`. When anything fails in the context, it is removed, and the old file stays as it was.
+
+    Raises
+    ------
+    OutputError
+        If the folder or the file cannot be written. What the context itself raises passes; see `written`.
+
+    """
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".auricle-{secrets.token_hex(8)}.part")
-    try:
+    with written(path, what=what):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _removed_on_failure(temporary):
-            with temporary.open("x", encoding="utf-8", errors="backslashreplace", newline="") as file:
-                if callable(content):
-                    content(file)
-                else:
-                    file.write(content)
-                file.flush()
+    with _removed_on_failure(temporary):
+        yield temporary
+        with written(path, what=what):
+            with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             temporary.replace(target)
-        _sync_folder(target.parent)
+    _sync_folder(target.parent)
+
+
+@contextlib.contextmanager
+def written(path: str | os.PathLike[str], *, what: str = "file") -> Iterator[None]:
+    """Turn what goes wrong while a file is written into an `OutputError` that names it; other errors pass.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    what : str
+        What it is called in messages.
+
+    """
+    try:
+        yield
+    except OutputError:
+        raise
     except OSError as error:
-        raise _output_error(os.fspath(path), error) from error
+        raise _output_error(os.fspath(path), error, what) from error
 
 
 @contextlib.contextmanager
@@ -189,10 +242,10 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _output_error(path: str, error: OSError) -> OutputError:
+def _output_error(path: str, error: OSError, what: str) -> OutputError:
     reason = (error.strerror or str(error)).lower()
     remedy = _REMEDIES.get(error.errno or 0, "check the folder and the disk")
-    translated = OutputError(f"{path}: the transcript cannot be written ({reason}); {remedy}")
+    translated = OutputError(f"{path}: the {what} cannot be written ({reason}); {remedy}")
     translated.errno = error.errno
     return translated
 

@@ -4,7 +4,6 @@ import heapq
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
@@ -246,7 +245,6 @@ def _below_address(place: _Input, names: Names) -> Iterator[Recording]:
 
     pattern = Pattern(place.pattern)
     try:
-        with closing(addresses_below(place.base, wanted=pattern.wants, entered=pattern.enters)) as addresses:
-            yield from _at_addresses(addresses, names)
+        yield from _at_addresses(addresses_below(place.base, wanted=pattern.wants, entered=pattern.enters), names)
     except AudioError as error:
         yield failing(names.unique(name_of_source(place.base)), error)
