@@ -20,6 +20,9 @@ from engine_bridge.pipeline import transcribe
 from engine_bridge.transcript import Gap, Segment, Transcript
 from engine_bridge.transcription import Progress
 
+SAME_SOUND = "its channels hold the same sound: they were transcribed once"
+"""What a transcript tells where there was nothing to keep apart."""
+
 _DIFFERENCE = 1e-4
 """Energy of the difference of two channels against their own, 40 dB, above which they are not the same. A lossy codec
 leaves less of a difference between equal channels."""
@@ -69,7 +72,7 @@ def transcribe_channels(
     """
     recording = Source.of(source)
     selection = Selection(track, from_seconds, to_seconds, timeline)
-    channels, differ = _look_at(recording, audio_backend, selection)
+    channels, differ = channels_of(recording, audio_backend, selection)
     opened = open_engine(engine) if isinstance(engine, str) else engine
     ranges = {"track": track, "from_seconds": from_seconds, "to_seconds": to_seconds, "timeline": timeline}
     options = {**options, **ranges, "engine": opened, "audio_backend": audio_backend}
@@ -77,7 +80,7 @@ def transcribe_channels(
     try:
         if not differ:
             whole = transcribe(recording, channel_reduction=0, on_progress=progress.update, **options)
-            notes = ("its channels hold the same sound: they were transcribed once",) if len(channels) > 1 else ()
+            notes = (SAME_SOUND,) if len(channels) > 1 else ()
             return replace(whole, warnings=(*whole.warnings, *notes))
         transcripts = {}
         for number, name in enumerate(channels):
@@ -124,8 +127,24 @@ def merged(transcripts: dict[str, Transcript]) -> Transcript:
     )
 
 
-def _look_at(source: Source, backend: str, selection: Selection) -> tuple[list[str], bool]:
-    """Return the channels' names, and whether they differ; it reads to the first difference."""
+def channels_of(source: Source, backend: str, selection: Selection) -> tuple[list[str], bool]:
+    """Return the channels' names, and whether they differ; it reads to the first difference.
+
+    Parameters
+    ----------
+    source : Source
+        The recording.
+    backend : str
+        The decoder.
+    selection : Selection
+        The part of the recording that counts.
+
+    Raises
+    ------
+    AudioError
+        If the recording cannot be decoded.
+
+    """
     with open_decoder(source, backend, selection=selection) as decoder:
         count = decoder.info.channels
         names = ["left", "right"] if count == 2 else [f"channel {number}" for number in range(count)]

@@ -177,18 +177,50 @@ class Journal:
             If the journal cannot be read or written.
 
         """
-        if source.path is None:
-            return content_hash(source)
+        known = self.known_digest(source)
+        if known is not None or source.path is None:
+            return known or content_hash(source)
         status = os.stat(source.path)  # noqa: PTH116 - the path as it was given
-        key = os.fsencode(os.path.realpath(source.path))
-        traits = (status.st_size, status.st_mtime_ns, status.st_ino)
-        row = self._row("SELECT digest FROM contents WHERE path=? AND size=? AND modified=? AND inode=?", key, *traits)
-        if row is not None:
-            return bytes(row[0])
         digest = content_hash(source)
-        if time.time_ns() - status.st_mtime_ns > SETTLED_NANOSECONDS:
-            self._change("INSERT OR REPLACE INTO contents VALUES (?, ?, ?, ?, ?)", key, *traits, digest)
+        self.keep_digest(source.path, status, digest)
         return digest
+
+    def known_digest(self, source: Source) -> bytes | None:
+        """Return the hash of a file's content if it has been kept and the file has not changed since, or None."""
+        if source.path is None:
+            return None
+        status = os.stat(source.path)  # noqa: PTH116 - the path as it was given
+        row = self._row(
+            "SELECT digest FROM contents WHERE path=? AND size=? AND modified=? AND inode=?",
+            os.fsencode(os.path.realpath(source.path)),
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ino,
+        )
+        return None if row is None else bytes(row[0])
+
+    def keep_digest(self, path: str, status: os.stat_result, digest: bytes) -> None:
+        """Keep the hash of a file's content, unless the file is so young that it may change unseen.
+
+        Parameters
+        ----------
+        path : str
+            The file.
+        status : stat result
+            Of the file before it was read.
+        digest : bytes
+            The hash.
+
+        """
+        if time.time_ns() - status.st_mtime_ns > SETTLED_NANOSECONDS:
+            self._change(
+                "INSERT OR REPLACE INTO contents VALUES (?, ?, ?, ?, ?)",
+                os.fsencode(os.path.realpath(path)),
+                status.st_size,
+                status.st_mtime_ns,
+                status.st_ino,
+                digest,
+            )
 
     def find(self, fingerprint: str) -> Entry | None:
         """Return what is known of a recording, or None where nothing is."""

@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
@@ -36,6 +36,11 @@ class Task:
         self.outcome: Outcome | None = None
         self.failure: Exception | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether there is an outcome or a failure."""
+        return self.outcome is not None or self.failure is not None
+
     def advance(self) -> None:
         """Run until the recognition waits again, ends or fails.
 
@@ -64,6 +69,20 @@ class Task:
         for future in self._futures:
             future.cancel()
         self._recognition.close()
+
+
+def carry(recognitions: Iterable[Waiting]) -> list[Task]:
+    """Carry recognitions side by side until each has an outcome or a failure, and return them as tasks, in order."""
+    ready: queue.SimpleQueue[Task] = queue.SimpleQueue()
+    tasks = [Task(recognition, ready) for recognition in recognitions]
+    for task in tasks:
+        task.advance()
+    left = sum(not task.is_over for task in tasks)
+    while left:
+        task = ready.get()
+        task.advance()
+        left -= task.is_over
+    return tasks
 
 
 class _Countdown:
