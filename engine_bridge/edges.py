@@ -239,10 +239,12 @@ def _with_sound(before: ClipWord, after: ClipWord, levels: Levels) -> tuple[Clip
     sound = levels.between(before.start, min(after.start, before.start + usual))
     own = levels.between(after.start, after.end)
     threshold = _threshold(sound, own)
-    least = max(_PAUSE_FRAMES, LEAST_SOUND * usual_length(after.text) / FRAME_SECONDS)
-    if threshold is None or np.count_nonzero(own >= threshold) >= least:
+    least = LEAST_SOUND * min(len(own), usual_length(after.text) / FRAME_SECONDS)
+    if threshold is None or np.count_nonzero(own >= threshold) >= max(least, 1):
         return before, after
     end = _end_near(before, after.start, levels)
+    if end - before.start < LEAST_SOUND * usual:
+        return before, after  # there is too little of it for two
     part = len(before.text.strip()) / max(len(before.text.strip()) + len(after.text.strip()), 1)
     middle = before.start + part * (end - before.start)
     return replace(before, end=middle), replace(after, start=middle, end=end)

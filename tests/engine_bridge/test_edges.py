@@ -148,3 +148,31 @@ def test_a_stretch_of_even_sound_keeps_its_place():
     levels = Levels.of(chunk(seconds=10.0, bed=0.1))
     (found,) = speech_edges([(OFFSET + 2.0, OFFSET + 6.0)], levels)
     assert_near([found], [(OFFSET + 2.0 + ONSET_SECONDS, OFFSET + 6.0 - FADE_SECONDS)])
+
+
+SHORT = ("you", "are", "about", "to", "enter", "an", "echo", "test.")
+
+
+def told(words, at, each=0.2):
+    return [(at + index * each, at + (index + 1) * each, word) for index, word in enumerate(words)]
+
+
+def test_short_words_spoken_fast_keep_their_own_time_however_their_loudness_changes():
+    # Unstressed words are soft and short: half as loud, and sounding for half of their time.
+    sounds = [(1.0 + 0.2 * index, 1.0 + 0.2 * index + (0.18 if index % 3 == 0 else 0.1)) for index in range(8)]
+    recording = chunk(*sounds, bed=0.002)
+    for index in range(8):
+        if index % 3:
+            recording.samples[round((1.0 + 0.2 * index) * RATE) : round((1.2 + 0.2 * index) * RATE)] *= 0.25
+    for (start, end), (first, last, _) in zip(settled(recording, *told(SHORT, 1.0)), told(SHORT, 1.0), strict=True):
+        assert start == pytest.approx(first, abs=0.1)
+        assert end == pytest.approx(last, abs=0.12)
+
+
+def test_words_are_not_pressed_together_into_a_sound_that_is_too_short_for_them():
+    # A click before the speech, and words that are timed from the click on.
+    recording = chunk((1.0, 1.05), (1.6, 3.2), bed=0.002)
+    words = settled(recording, *told(SHORT, 1.0, 0.27))
+    spoken = [end - start for start, end in words]
+    assert words[-1][1] - words[0][0] > 1.0
+    assert sum(length < 0.02 for length in spoken) <= 2
