@@ -15,6 +15,7 @@
     ├── InputError               (LookupError) an input of a job that holds no recording, or cannot be looked through
     ├── ManifestError            (ValueError)  an entry of a manifest or table that is no recording
     ├── TranscriptFormatError    (ValueError)  a text that is no transcript of a version known here
+    ├── ClusterError                           a cluster that cannot be reached or used, or is lost
     ├── JournalError                           what a job has done cannot be read or kept
     └── OutputError              (OSError)     a transcript that cannot be written
 """
@@ -120,3 +121,7 @@ class JournalError(EngineBridgeError):
 
 class OutputError(EngineBridgeError, OSError):
     """A transcript cannot be written."""
+
+
+class ClusterError(EngineBridgeError):
+    """A cluster cannot be reached or used, or is lost."""

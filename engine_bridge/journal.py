@@ -222,6 +222,11 @@ class Journal:
                 digest,
             )
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no recording has been begun."""
+        return self._row("SELECT 1 FROM recordings LIMIT 1") is None
+
     def find(self, fingerprint: str) -> Entry | None:
         """Return what is known of a recording, or None where nothing is."""
         row = self._row(

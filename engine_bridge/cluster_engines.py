@@ -1,0 +1,192 @@
+"""The second stage of a job on a cluster: engines, each opened once by a worker of its own.
+
+Nothing here knows of Ray: these are classes that answer batches of rows.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+from audio.positions import seconds_from_samples
+from engine_bridge.asking import decoding_options
+from engine_bridge.batch.fingerprints import engine_identity, package_version
+from engine_bridge.batch.results import Failure
+from engine_bridge.cluster_messages import Ballot, Broken, Contract, Heard, Message, Piece, messages_of, rows_of
+from engine_bridge.engines.open import open_engine
+from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
+from engine_bridge.errors import EngineBridgeError, EngineDeadError, EngineError
+from engine_bridge.journal import Journal
+from engine_bridge.recognition import Outcome, Waiting, recognise
+from engine_bridge.tasks import carry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DEAD_ENGINE_STATUS = 70
+"""Exit status of a process whose engine is gone (EX_SOFTWARE); the cluster starts another in its place."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of an engine, as for `stream_transcript`."""
+
+    language: str | None
+    per_chunk_language: bool
+    task: str
+    beam_size: int
+    prompt: str | None
+    glossary: tuple[str, ...]
+
+
+def agree(spec: str, arguments: Mapping[str, Any], asked: Asked) -> Contract:
+    """Open an engine to see what it can do, and whether it can do what is asked.
+
+    Parameters
+    ----------
+    spec : str
+        The engine's specification.
+    arguments : mapping
+        For `open_engine`.
+    asked : Asked
+        What is asked of it.
+
+    Raises
+    ------
+    EngineBridgeError
+        If the engine cannot be opened here, or cannot do it.
+
+    """
+    engine = open_engine(spec, **arguments)
+    try:
+        options, notices = decoding_options(
+            engine,
+            language=asked.language,
+            per_chunk_language=asked.per_chunk_language,
+            task=asked.task,
+            beam_size=asked.beam_size,
+            prompt=asked.prompt,
+            glossary=asked.glossary,
+        )
+        with tempfile.TemporaryDirectory(prefix="auricle-") as folder, Journal.in_folder(folder) as journal:
+            identity = engine_identity(spec, journal)
+        return Contract(
+            engine.spec,
+            identity,
+            package_version(),
+            engine.capabilities,
+            engine.preferred_in_flight,
+            options,
+            notices,
+        )
+    finally:
+        engine.close()
+
+
+class Recogniser:
+    """An engine on one of the cluster's machines, opened once, that recognises chunks, those of a batch side by side.
+
+    A process whose engine is gone is ended with it: the cluster starts another, and gives that what was not finished.
+
+    Parameters
+    ----------
+    spec : str
+        The engine's specification.
+    arguments : mapping
+        For `open_engine`.
+    options : DecodingOptions
+        How clips are recognised.
+    per_chunk_language : bool
+        Whether a chunk may be in a language of its own.
+
+    """
+
+    def __init__(
+        self, spec: str, arguments: Mapping[str, Any], options: DecodingOptions, *, per_chunk_language: bool
+    ) -> None:
+        self._engine: Engine = open_engine(spec, **arguments)
+        self._options = options
+        self._per_chunk_language = per_chunk_language
+
+    def __call__(self, batch: "pa.Table") -> "pa.Table":
+        """Answer a batch of rows."""
+        return _replies(batch, self._heard)
+
+    def _heard(self, asking: Sequence[Piece]) -> Iterator[Message]:
+        begun = [self._begin(piece) for piece in asking]
+        tasks = iter(carry(chain.from_iterable(begun)))
+        for piece, recognitions in zip(asking, begun, strict=True):
+            told = list(islice(tasks, len(recognitions)))
+            failure = next((task.failure for task in told if task.failure is not None), None)
+            if failure is not None:
+                yield _broken(piece, failure)
+                continue
+            outcomes = [task.outcome or Outcome() for task in told]
+            seam = outcomes[1] if piece.seam is not None else None
+            chunk = piece.chunk
+            yield Heard(piece.number, piece.part, chunk.index, chunk.stop_seconds, outcomes[0], seam)
+
+    def _begin(self, piece: Piece) -> list[Waiting]:
+        """Return the recognition of a chunk, and of the cut at its end where that lies in speech."""
+        language: Future[str | None] | None = None
+        own: Future[LanguageProbabilities] | None = None
+        options = self._options
+        if piece.elected:
+            language = Future()
+            language.set_result(piece.language)
+            own = self._engine.detect_language(piece.chunk.samples) if self._per_chunk_language else None
+        else:
+            options = replace(options, language=piece.language)
+        clips = [piece.chunk] if piece.seam is None else [piece.chunk, piece.seam]
+        return [recognise(clip, self._engine, options, language, own) for clip in clips]
+
+
+class Voter:
+    """An engine on one of the cluster's machines, opened once, that tells the languages of chunks.
+
+    Parameters
+    ----------
+    spec, arguments
+        As for `Recogniser`.
+
+    """
+
+    def __init__(self, spec: str, arguments: Mapping[str, Any]) -> None:
+        self._engine: Engine = open_engine(spec, **arguments)
+
+    def __call__(self, batch: "pa.Table") -> "pa.Table":
+        """Answer a batch of rows."""
+        return _replies(batch, self._ballots)
+
+    def _ballots(self, asking: Sequence[Piece]) -> Iterator[Message]:
+        ballots = [self._engine.detect_language(piece.chunk.samples) for piece in asking]
+        for piece, ballot in zip(asking, ballots, strict=True):
+            try:
+                heard = ballot.result()
+            except EngineError as error:
+                yield _broken(piece, error)
+                continue
+            spoken = sum(stop - start for start, stop in piece.chunk.speech)
+            seconds = seconds_from_samples(spoken, piece.chunk.sample_rate)
+            yield Ballot(piece.number, piece.part, piece.chunk.index, seconds, heard)
+
+
+def _replies(rows: "pa.Table", answer: Callable[[Sequence[Piece]], Iterable[Message]]) -> "pa.Table":
+    """Return the rows that answer a batch; those that ask nothing of an engine are given back as they are."""
+    messages = messages_of(rows)
+    asking = [message for message in messages if isinstance(message, Piece)]
+    rest = [message for message in messages if not isinstance(message, Piece)]
+    try:
+        return rows_of([*answer(asking), *rest])
+    except EngineDeadError:
+        os._exit(DEAD_ENGINE_STATUS)
+
+
+def _broken(piece: Piece, failure: Exception) -> Broken:
+    """Return that a recording failed; what is not its own failure is raised."""
+    if isinstance(failure, EngineDeadError) or not isinstance(failure, EngineBridgeError):
+        raise failure
+    return Broken(piece.number, Failure(type(failure).__name__, str(failure), piece.chunk.start_seconds))

@@ -1,0 +1,246 @@
+"""What a job on a cluster asks of Ray: connecting, placing engines, running passes, and telling what went wrong."""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from audio.errors import AudioError
+from engine_bridge.batch.fingerprints import package_version
+from engine_bridge.cluster_engines import Asked, Recogniser, Voter, agree
+from engine_bridge.cluster_messages import Contract, Cut, Order, packed
+from engine_bridge.cluster_reading import read_contents, read_pieces, read_voters
+from engine_bridge.errors import ClusterError, EngineBridgeError, EngineDeadError, EngineUnavailableError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BLOCK_BYTES = 16 << 20
+"""Chunks travel in blocks of about this size: some ten of them, so that small clusters stay busy to the end and the
+loss of a machine repeats little."""
+
+OBJECT_STORE_BYTES = 1 << 30
+"""Shared memory for rows under way, where this process starts Ray by itself. Ray Data holds readers back when half of
+it is taken."""
+
+ENGINE_RETRIES = 3
+"""How often a batch is given to another engine when the one that had it is lost. A clip that kills every engine would
+otherwise be tried for ever."""
+
+MOST_READERS = 2_000
+"""Tasks of reading in a window; each reads its recordings one after the other."""
+
+Stage = Literal["contents", "votes", "pieces"]
+
+
+@dataclass(frozen=True)
+class Engines:
+    """What opens the engines, and what each takes of a machine."""
+
+    spec: str
+    arguments: Mapping[str, Any]
+    count: int | None
+    cpus: float
+    gpus: float
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One run over recordings."""
+
+    stage: Stage
+    cut: Cut
+    engines: Engines
+    contract: Contract
+    per_chunk_language: bool
+
+
+def rows_in_cluster(ray: Any, orders: list[Order], run: Pass) -> Iterator["pa.Table"]:
+    """Yield the rows that come of recordings. Ray Data runs within the cluster, which a client is not."""
+    if not ray.util.client.ray.is_connected():
+        yield from rows_of_pass(orders, run)
+        return
+    remote = ray.remote(num_cpus=0)(_Driver).remote(orders, run)
+    try:
+        while (rows := ray.get(remote.next_rows.remote())) is not None:
+            yield rows
+    finally:
+        ray.kill(remote)
+
+
+class _Driver:
+    """Runs a pass within the cluster for a client outside it."""
+
+    def __init__(self, orders: list[Order], run: Pass) -> None:
+        self._rows = rows_of_pass(orders, run)
+
+    def next_rows(self) -> "pa.Table | None":
+        """Return the next rows; None at the end."""
+        return next(self._rows, None)
+
+
+def rows_of_pass(orders: list[Order], run: Pass) -> Iterator["pa.Table"]:
+    """Run a pass by Ray Data, and yield the rows that come of it, as Arrow tables.
+
+    Parameters
+    ----------
+    orders : list of Order
+        The recordings.
+    run : Pass
+        What is done with them.
+
+    """
+    import ray.data
+
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    rows = ray.data.from_items([packed(order) for order in orders], override_num_blocks=min(len(orders), MOST_READERS))
+    if run.stage == "contents":
+        rows = rows.flat_map(read_contents, num_cpus=1)
+    else:
+        read = read_voters if run.stage == "votes" else read_pieces
+        rows = rows.flat_map(read, fn_args=(run.cut,), num_cpus=1)
+        rows = _with_engines(ray, rows, run)
+    rows.context.target_max_block_size = BLOCK_BYTES
+    rows.context.enable_progress_bars = False
+    rows.context.print_on_execution_start = False
+    rows.context.raise_original_map_exception = True
+    yield from rows.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0)
+
+
+def _with_engines(ray: Any, rows: Any, run: Pass) -> Any:
+    engines, contract = run.engines, run.contract
+    arguments: tuple[Any, ...] = (engines.spec, engines.arguments)
+    named: dict[str, Any] = {}
+    if run.stage == "pieces":
+        arguments = (*arguments, contract.options)
+        named = {"per_chunk_language": run.per_chunk_language}
+    size = {"size": engines.count} if engines.count else {"min_size": 1, "max_size": _room(ray, engines)}
+    return rows.map_batches(
+        Recogniser if run.stage == "pieces" else Voter,
+        batch_size=contract.in_flight,
+        batch_format="pyarrow",
+        fn_constructor_args=arguments,
+        fn_constructor_kwargs=named,
+        num_cpus=engines.cpus,
+        num_gpus=engines.gpus or None,
+        # Two batches at a time, so that the engine has work while the last clips of one are asked for again.
+        compute=ray.data.ActorPoolStrategy(enable_true_multi_threading=True, max_concurrent_calls_per_actor=2, **size),
+        ray_remote_args_fn=_restarts,
+    )
+
+
+def _restarts() -> dict[str, int]:
+    return {"max_restarts": -1, "max_task_retries": ENGINE_RETRIES}
+
+
+def _room(ray: Any, engines: Engines) -> int:
+    """Return how many engines a cluster has room for, beside one core that reads."""
+    resources = ray.cluster_resources()
+    if engines.gpus:
+        return max(1, int(resources.get("GPU", 0) / engines.gpus))
+    return max(1, int((resources.get("CPU", 1) - 1) / engines.cpus)) if engines.cpus else MOST_READERS
+
+
+def placed(ray: Any, engines: Engines, gpus: float | None) -> Engines:
+    """Return the engines with what each takes of a machine."""
+    elsewhere = engines.spec.startswith(("http://", "https://"))
+    resources = ray.cluster_resources()
+    if gpus is None:
+        gpus = 1 if resources.get("GPU") and not elsewhere else 0
+    arguments = {}
+    if engines.spec.startswith("embedded") and not gpus:
+        # An embedded engine would otherwise take all cores of its machine for its own.
+        arguments = {"device": "cpu", "workers": max(1, int(engines.cpus))}
+    found = replace(engines, gpus=gpus, arguments=arguments)
+    wanted = (found.count or 1) * found.cpus
+    if wanted + 1 > resources.get("CPU", 0):
+        raise ClusterError(
+            f"the cluster has {resources.get('CPU', 0):g} cores, and {found.count or 1} engines of {found.cpus:g} "
+            "each leave none of them to decode: add machines, or ask for fewer engines"
+        )
+    return found
+
+
+def agreed(ray: Any, engines: Engines, asked: Asked) -> Contract:
+    """Open an engine on the cluster once, to see that it can be opened there and do what is asked."""
+    task = ray.remote(num_cpus=engines.cpus, num_gpus=engines.gpus)(agree)
+    with translated(engines.spec):
+        contract: Contract = ray.get(task.remote(engines.spec, engines.arguments, asked))
+    if contract.version != package_version():
+        raise ClusterError(
+            f"the cluster runs version {contract.version} of this program and this machine {package_version()}: "
+            "install the same on all machines"
+        )
+    return contract
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[Any]:
+    """Give the Ray module, connected to a cluster; leave the cluster at the end if it was joined here."""
+    # Ray reports its use to its makers unless it is told not to.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+        import ray.data
+        import ray.util.client
+    except (ImportError, OSError) as error:
+        raise EngineUnavailableError(
+            f"a cluster takes Ray, which cannot load here: {error}. Install it with: pip install 'auricle[ray]'"
+        ) from error
+    if ray.is_initialized():
+        yield ray
+        return
+    try:
+        _join(ray, address)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise ClusterError(
+            f"the cluster {address or 'on this machine'} cannot be reached ({_line(error)}): check the address, and "
+            "that RAY_AUTH_MODE and the token are those of the cluster"
+        ) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _join(ray: Any, address: str | None) -> None:
+    """Join a cluster, or start one where none is named and none runs."""
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address is not None:
+        ray.init(address=address, **quiet)
+        return
+    try:
+        ray.init(address="auto", **quiet)
+    except ConnectionError:
+        if os.environ.get("RAY_ADDRESS"):
+            raise
+        ray.init(address="local", include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **quiet)
+
+
+@contextmanager
+def translated(spec: str) -> Iterator[None]:
+    """Raise what Ray raises as this package's own errors."""
+    from ray.exceptions import RayActorError, RayError, RayTaskError
+
+    try:
+        yield
+    except (AudioError, EngineBridgeError):
+        raise
+    except RayError as error:
+        cause = error.cause if isinstance(error, RayTaskError) else None
+        if isinstance(cause, AudioError | EngineBridgeError):
+            raise cause from error
+        if isinstance(error, RayActorError) or isinstance(cause, RayActorError):
+            raise EngineDeadError(
+                f"{spec} died on the cluster {1 + ENGINE_RETRIES} times over the same clips ({_line(error)}); look at "
+                "its machines' logs, and start again to go on"
+            ) from error
+        raise ClusterError(f"the cluster failed ({_line(cause or error)}); start again to go on") from error
+
+
+def _line(error: BaseException) -> str:
+    """Return what an error says, in one line without its full stop."""
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__).rstrip(".")[:200]

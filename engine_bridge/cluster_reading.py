@@ -1,0 +1,235 @@
+"""The first stage of a job on a cluster: recordings are read and cut, each by one worker.
+
+Nothing here knows of Ray: these are functions that yield rows for a row.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audio.chunk import Chunk
+from audio.errors import AudioError
+from audio.positions import seconds_from_samples
+from audio.selection import Selection
+from audio.source import Source
+from audio.split import stream_chunks
+from audio.stream import MonoStream, open_stream
+from engine_bridge.assembling import hears_seams
+from engine_bridge.batch.remote import opened
+from engine_bridge.batch.results import Failure
+from engine_bridge.channels_apart import SAME_SOUND, channels_of
+from engine_bridge.cluster_messages import (
+    Broken,
+    Content,
+    Cut,
+    End,
+    Heard,
+    Message,
+    Order,
+    Piece,
+    packed,
+    unpacked,
+)
+from engine_bridge.errors import EngineBridgeError
+from engine_bridge.language import VOTES
+from engine_bridge.preparation import content_hash
+from engine_bridge.recognition import Outcome
+from engine_bridge.seams import seam_chunk
+from engine_bridge.timing import DECODE_AUDIO, SPLIT, TimingContext
+from engine_bridge.transcription import KEPT_SILENCE_SECONDS
+
+if TYPE_CHECKING:
+    pass
+
+EACH = "each"
+"""The choice of channels that gives each a text of its own."""
+
+
+def read_pieces(row: Mapping[str, Any], cut: Cut) -> Iterator[dict[str, bytes]]:
+    """Read the recording that a row names, and yield its chunks and what else there is to tell, as rows."""
+    for message in pieces(unpacked(row), cut):
+        yield packed(message)
+
+
+def read_contents(row: Mapping[str, Any]) -> Iterator[dict[str, bytes]]:
+    """Read the recording that a row names for the hash of its content; nothing where it cannot be read."""
+    order = unpacked(row)
+    try:
+        with opened(order.source) as audio:
+            yield packed(_content(order, _named(audio, order)))
+    except AudioError:
+        return
+
+
+def read_voters(row: Mapping[str, Any], cut: Cut) -> Iterator[dict[str, bytes]]:
+    """Read the recording that a row names up to the chunks that vote on its language; what fails is told later."""
+    order = unpacked(row)
+    try:
+        with opened(order.source) as audio:
+            source = _named(audio, order)
+            names, _ = _channels(source, order, cut)
+            for part in range(len(names)):
+                with _stream(source, order, cut, part if len(names) > 1 else None) as stream:
+                    spoken = (chunk for chunk in _Reading(stream, cut).chunks() if chunk.speech)
+                    for chunk in islice(spoken, VOTES):
+                        yield packed(Piece(order.number, part, chunk, None, None, elected=True))
+    except AudioError:
+        return
+
+
+def pieces(order: Order, cut: Cut) -> Iterator[Message]:
+    """Read a recording, and yield its chunks and what else there is to tell.
+
+    Parameters
+    ----------
+    order : Order
+        Which recording; chunks whose outcome is known are left out.
+    cut : Cut
+        How it is read and cut.
+
+    Yields
+    ------
+    Content
+        First, where the content's hash is wanted.
+    Piece
+        Each chunk with speech whose outcome is not known.
+    Heard
+        In place of each chunk without speech, of which nothing can come.
+    End
+        After each channel's last chunk.
+    Broken
+        Last, where the recording cannot be read to its end.
+
+    """
+    place: float | None = None
+    try:
+        with opened(order.source) as audio:
+            source = _named(audio, order)
+            if order.hashes:
+                yield _content(order, source)
+            names, notes = _channels(source, order, cut)
+            for part in range(len(names)):
+                with _stream(source, order, cut, part if len(names) > 1 else None) as stream:
+                    reading = _Reading(stream, cut)
+                    for chunk, after in pairwise(chain(reading.chunks(), [None])):
+                        assert chunk is not None  # noqa: S101 - only the last is none; for the type checker
+                        if chunk.index not in order.done.get(part, ()):
+                            yield _piece(order, cut, part, chunk, after)
+                        place = chunk.stop_seconds
+                    yield reading.end(order.number, part, names, source.name, notes)
+    except (AudioError, EngineBridgeError) as error:
+        yield Broken(order.number, Failure(type(error).__name__, str(error), place))
+
+
+def _named(audio: Any, order: Order) -> Source:
+    source = Source.of(audio)
+    if order.name is not None:
+        source.name = order.name
+    return source
+
+
+def _content(order: Order, source: Source) -> Content:
+    traits = None
+    if source.path is not None:
+        status = Path(source.path).stat()
+        traits = (status.st_size, status.st_mtime_ns)
+    return Content(order.number, content_hash(source), traits)
+
+
+def _channels(source: Source, order: Order, cut: Cut) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the channels that have a text of their own, one empty name for all together, and what to tell of it."""
+    if order.channels != EACH:
+        return ("",), ()
+    selection = Selection(order.track, order.from_seconds, order.to_seconds, cut.timeline)
+    names, differ = channels_of(source, cut.backend, selection)
+    if differ:
+        return tuple(names), ()
+    return ("",), (SAME_SOUND,) if len(names) > 1 else ()
+
+
+def _stream(source: Source, order: Order, cut: Cut, channel: int | None) -> MonoStream:
+    choice = order.channels if channel is None else channel
+    return open_stream(
+        source,
+        cut.sample_rate,
+        backend=cut.backend,
+        reduction=0 if choice == EACH else choice,
+        track=order.track,
+        from_seconds=order.from_seconds,
+        to_seconds=order.to_seconds,
+        timeline=cut.timeline,
+    )
+
+
+def _piece(order: Order, cut: Cut, part: int, chunk: Chunk, after: Chunk | None) -> Message:
+    """Return the row of a chunk, with what lies around the cut behind it where that had to be made in speech."""
+    if not chunk.speech or not len(chunk.samples):
+        return Heard(order.number, part, chunk.index, chunk.stop_seconds, Outcome(), None)
+    across = seam_chunk(chunk, after) if after is not None and chunk.forced and hears_seams(cut.timestamps) else None
+    elected = part in order.elected
+    language = order.elected[part] if elected else order.language
+    return Piece(order.number, part, chunk, across, language, elected)
+
+
+class _Reading:
+    """A recording, or one of its channels, read and cut. Where decoding breaks off, what came before is still cut."""
+
+    def __init__(self, stream: MonoStream, cut: Cut) -> None:
+        self._stream = stream
+        self._cut = cut
+        self._timing = TimingContext((DECODE_AUDIO, SPLIT))
+        self._count = 0
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the chunks at their places in the recording, and raise what ended it early."""
+        damage: list[AudioError] = []
+        chunks = stream_chunks(
+            self._decoded(damage),
+            self._cut.sample_rate,
+            max_duration=self._cut.max_duration,
+            keep_silence=KEPT_SILENCE_SECONDS,
+        )
+        while True:
+            with self._timing.stage(SPLIT):
+                chunk = next(chunks, None)
+            if chunk is None:
+                break
+            self._count += 1
+            yield chunk.moved(self._stream.offset)
+        if damage:
+            raise damage[0]
+
+    def _decoded(self, damage: list[AudioError]) -> Iterator[NDArray[np.float32]]:
+        blocks = iter(self._stream)
+        try:
+            while True:
+                with self._timing.stage(DECODE_AUDIO):
+                    block = next(blocks, None)
+                if block is None:
+                    return
+                yield block
+        except AudioError as error:
+            damage.append(error)
+
+    def end(self, number: int, part: int, names: tuple[str, ...], source: str, notes: tuple[str, ...]) -> End:
+        """Return what there is to tell once all chunks have been yielded."""
+        stream = self._stream
+        start = seconds_from_samples(stream.offset, stream.sample_rate)
+        return End(
+            number,
+            part,
+            names,
+            self._count,
+            source,
+            start,
+            start + stream.duration,
+            stream.info.backend,
+            stream.info.claimed_duration,
+            tuple(stream.warnings),
+            notes,
+            self._timing.seconds(),
+        )
