@@ -1,9 +1,12 @@
 """One entry of a manifest or table, as a recording: the columns that are known, and what each may hold."""
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 from audio.errors import ChannelLayoutError
@@ -17,11 +20,19 @@ KNOWN_COLUMNS = ("id", "path", "language", "channels", "track", "from", "to", "p
 """The columns of an entry as they are written. Reading, ``url`` and ``audio`` stand for ``path`` as well, and
 ``channel`` for ``channels``."""
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
 _ALIASES = {name: name for name in KNOWN_COLUMNS} | {"url": "path", "audio": "path", "channel": "channels"}
 
 
 def recording_of(
-    entry: Mapping[str, Any], *, base: str, names: Names, audio: AudioSource | None = None, default_id: str = ""
+    entry: Mapping[str, Any],
+    *,
+    base: str,
+    names: Names,
+    audio: AudioSource | None = None,
+    default_id: str = "",
+    carried: Mapping[str, Any] = _NOTHING,
 ) -> Recording:
     """Return the recording that an entry stands for, under an id that is free.
 
@@ -37,6 +48,8 @@ def recording_of(
         The audio itself, where it does not lie at a path.
     default_id : str
         What it is called where neither an id nor a path is given.
+    carried : mapping
+        What is carried on besides, whatever its names.
 
     Raises
     ------
@@ -60,7 +73,7 @@ def recording_of(
         from_seconds=start,
         to_seconds=stop,
         priority=_priority(known.get("priority")),
-        extra=extra,
+        extra={**carried, **extra},
     )
     chosen = _identifier(known.get("id"))
     if chosen is None:

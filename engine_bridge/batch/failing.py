@@ -21,6 +21,10 @@ class FailingSource:
     def __repr__(self) -> str:
         return f"FailingSource({self.error!r})"
 
+    def seekable(self) -> NoReturn:
+        """Raise the error: it is asked before anything is set aside for reading."""
+        raise self.error
+
     def read(self, size: int, /) -> NoReturn:  # noqa: ARG002 - it is a reader
         """Raise the error."""
         raise self.error

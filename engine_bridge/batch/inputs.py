@@ -23,7 +23,7 @@ TABLES = (".parquet",)
 """Endings of the tables that hold or list recordings; see `engine_bridge.batch.tables`."""
 
 LOOK_AHEAD = 1000
-"""Entries that are read ahead of the one that is begun, for a higher priority among them."""
+"""Entries of a manifest that are read ahead of the one that is begun, for a higher priority among them."""
 
 _WILDCARDS = "*?["
 
@@ -82,9 +82,9 @@ def find_recordings(
     skipped : sequence of path
         Folders that are not looked into, such as the one that outputs go to.
     look_ahead : int
-        With manifests or tables, the recordings come in their order, those of higher priority earlier: among so many,
-        which are read ahead. What a manifest without end, such as a pipe, lists is begun once so many entries have
-        come, or it ends; 1 keeps the order and begins each at once.
+        A manifest's recordings come in its order, those of higher priority earlier: among so many entries, which are
+        read ahead. What a manifest without end, such as a pipe, lists is begun once so many have come, or it ends; 1
+        keeps the order and begins each at once. All others come in the order of the inputs.
 
     Yields
     ------
@@ -94,9 +94,9 @@ def find_recordings(
 
     """
     places = [_look_at(text) for text in dict.fromkeys(inputs)]
-    recordings = _recordings(places, tuple(os.path.realpath(folder) for folder in skipped))
-    listed = any(place.kind in ("manifest", "table") for place in places)
-    return prioritised(recordings, look_ahead) if listed else recordings
+    if look_ahead < 1:
+        raise ValueError(f"look_ahead is {look_ahead}; give 1 or more")
+    return _recordings(places, tuple(os.path.realpath(folder) for folder in skipped), look_ahead)
 
 
 def prioritised(recordings: Iterable[Recording], look_ahead: int = LOOK_AHEAD) -> Iterator[Recording]:
@@ -110,8 +110,6 @@ def prioritised(recordings: Iterable[Recording], look_ahead: int = LOOK_AHEAD) -
         How many are known at a time: the next one is the first among these. At least 1.
 
     """
-    if look_ahead < 1:
-        raise ValueError(f"look_ahead is {look_ahead}; give 1 or more")
     known: list[tuple[int, int, Recording]] = []
     for number, recording in enumerate(recordings):
         heapq.heappush(known, (-recording.priority, number, recording))
@@ -158,7 +156,7 @@ def _parted(text: str, parts: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     return "/".join(parts[:plain]).replace("//", "/", 1), parts[plain:]
 
 
-def _recordings(places: Sequence[_Input], skipped: tuple[str, ...]) -> Iterator[Recording]:
+def _recordings(places: Sequence[_Input], skipped: tuple[str, ...], look_ahead: int) -> Iterator[Recording]:
     anchors = [anchor for place in places if (anchor := place.anchor) is not None]
     root = os.path.commonpath(anchors) if anchors else ""
     with Names() as names:
@@ -167,19 +165,13 @@ def _recordings(places: Sequence[_Input], skipped: tuple[str, ...]) -> Iterator[
             "file": lambda place: _files([(place.text, None)], root, names),
             "folder": lambda place: _files(_in_folder(place, skipped), root, names),
             "pattern": lambda place: _files(_in_folder(place, skipped), root, names),
-            "manifest": lambda place: _listed_in_manifest(place.text, names),
+            "manifest": lambda place: prioritised(_listed_in_manifest(place.text, names), look_ahead),
             "table": lambda place: _listed_in_table(place.text, names),
             "address": lambda place: _at_addresses([place.text], names),
             "addresses": lambda place: _below_address(place, names),
         }
         for place in places:
-            found = finders[place.kind](place)
-            first = next(found, None)
-            if first is None and place.kind in ("folder", "pattern", "addresses"):
-                yield failing(names.unique(name_of_source(place.text)), InputError(_nothing_in(place)))
-            elif first is not None:
-                yield first
-                yield from found
+            yield from finders[place.kind](place)
 
 
 def _nothing_in(place: _Input) -> str:
@@ -190,8 +182,8 @@ def _nothing_in(place: _Input) -> str:
     return f"{place.text}: there is no recording below this address; check it, and the end of the names"
 
 
-def _in_folder(place: _Input, skipped: tuple[str, ...]) -> Iterator[tuple[str, OSError | None]]:
-    """Yield the path of each file that an input stands for, and of each folder that cannot be looked into."""
+def _in_folder(place: _Input, skipped: tuple[str, ...]) -> Iterator[tuple[str, InputError | None]]:
+    """Yield the path of each file that an input stands for, and of each folder without them with the reason."""
     base = place.base or "."
     pattern = Pattern(place.pattern) if place.pattern else None
 
@@ -203,22 +195,29 @@ def _in_folder(place: _Input, skipped: tuple[str, ...]) -> Iterator[tuple[str, O
             return False
         return pattern.enters(parts) if pattern is not None else is_plain(parts[-1:])
 
+    empty = True
     for found in walk(base, wanted=wanted, entered=entered):
-        if found.error is None or found.parts or os.path.isdir(base):  # noqa: PTH112
-            yield os.path.join(place.base, *found.parts), found.error  # noqa: PTH118
+        if found.error is not None and not os.path.isdir(base):  # noqa: PTH112
+            break
+        empty = False
+        path = os.path.join(place.base, *found.parts)  # noqa: PTH118
+        yield path, None if found.error is None else _unreadable(path, found.error)
+    if empty:
+        yield place.text, InputError(_nothing_in(place))
 
 
-def _files(paths: Iterable[tuple[str, OSError | None]], root: str, names: Names) -> Iterator[Recording]:
+def _unreadable(path: str, error: OSError) -> InputError:
+    reason = (error.strerror or str(error)).lower()
+    return InputError(f"{path}: the folder cannot be read ({reason}); check its permissions")
+
+
+def _files(paths: Iterable[tuple[str, InputError | None]], root: str, names: Names) -> Iterator[Recording]:
     for path, error in paths:
         whole = os.path.abspath(path)  # noqa: PTH100 - links stay as they are
-        if not names.claim(f"file:{whole}"):
-            continue
-        name = names.unique(name_of_parts(PurePosixPath(os.path.relpath(whole, root)).parts))
-        if error is None:
-            yield Recording(name, path)
-        else:
-            reason = (error.strerror or str(error)).lower()
-            yield failing(name, InputError(f"{path}: the folder cannot be read ({reason}); check its permissions"))
+        if names.claim(f"file:{whole}"):
+            below = PurePosixPath(os.path.relpath(whole, root)).parts or [PurePosixPath(whole).name]
+            name = names.unique(name_of_parts(below))
+            yield Recording(name, path) if error is None else failing(name, error)
 
 
 def _listed_in_manifest(path: str, names: Names) -> Iterator[Recording]:
@@ -244,7 +243,13 @@ def _below_address(place: _Input, names: Names) -> Iterator[Recording]:
     from engine_bridge.batch.remote import addresses_below
 
     pattern = Pattern(place.pattern)
+    empty = True
     try:
-        yield from _at_addresses(addresses_below(place.base, wanted=pattern.wants, entered=pattern.enters), names)
+        for address in addresses_below(place.base, wanted=pattern.wants, entered=pattern.enters):
+            empty = False
+            yield from _at_addresses([address], names)
     except AudioError as error:
         yield failing(names.unique(name_of_source(place.base)), error)
+    else:
+        if empty:
+            yield failing(names.unique(name_of_source(place.text)), InputError(_nothing_in(place)))

@@ -14,7 +14,7 @@ import csv
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
 
@@ -22,7 +22,7 @@ from engine_bridge.batch.entries import KNOWN_COLUMNS, recording_of
 from engine_bridge.batch.failing import failing
 from engine_bridge.batch.names import Names, name_of_parts
 from engine_bridge.batch.recording import Recording
-from engine_bridge.batch.remote import is_address, open_lines, shown_address
+from engine_bridge.batch.remote import is_address, opened_lines, shown_address
 from engine_bridge.errors import EngineBridgeError, ManifestError
 from engine_bridge.outputs import write_atomically
 
@@ -97,9 +97,9 @@ def _entries(path: str, shown: str) -> Iterator[Entry]:
         raise _UnreadableError(str(error)) from error
 
 
-def _opened(path: str) -> IO[str]:
+def _opened(path: str) -> AbstractContextManager[IO[str]]:
     if is_address(path):
-        return open_lines(path)
+        return opened_lines(path)
     return Path(path).open(encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 

@@ -35,24 +35,21 @@ class Names:
 
     def claim(self, name: str) -> bool:
         """Take a name and return whether it was free."""
-        return self._times(name) == 1
+        return self._taken.execute("INSERT OR IGNORE INTO taken VALUES (?, 1)", (_key(name),)).rowcount == 1
 
     def unique(self, name: str) -> str:
         """Take a name, or the first free of those like it: "talk.wav", then "talk~2.wav", "talk~3.wav"."""
         chosen = name
-        while (times := self._times(name)) > 1:
+        while not self.claim(chosen):
+            # Counted on from the last time, so that a name given a million times is not looked for a million times.
+            count = "UPDATE taken SET times = times + 1 WHERE key = ? RETURNING times"
+            ((times,),) = self._taken.execute(count, (_key(name),)).fetchall()
             chosen = marked(name, f"~{times}")
-            if self.claim(chosen):
-                break
         return chosen
 
-    def _times(self, name: str) -> int:
-        """Take a name and return how often it has been taken by now."""
-        key = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_KEY_BYTES).digest()
-        (times,) = self._taken.execute(
-            "INSERT INTO taken VALUES (?, 1) ON CONFLICT (key) DO UPDATE SET times = times + 1 RETURNING times", (key,)
-        ).fetchone()
-        return int(times)
+
+def _key(name: str) -> bytes:
+    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_KEY_BYTES).digest()
 
 
 def marked(name: str, mark: str) -> str:

@@ -20,6 +20,9 @@ _BLOCK_BYTES = 1 << 22
 
 _LONGEST_REASON = 200
 
+_ABSENT = (404, 410)
+_FORBIDDEN = (401, 403)  # RFC 9110: 15.5.2, 15.5.4; absent are 15.5.5 and 15.5.11
+
 
 def is_address(source: object) -> bool:
     """Return whether a source is an address, and not a path."""
@@ -102,10 +105,14 @@ def opened_address(address: str) -> Iterator[Source]:
         reader.close()
 
 
-def open_lines(address: str) -> IO[str]:
+@contextmanager
+def opened_lines(address: str) -> Iterator[IO[str]]:
     """Open a text at an address, as UTF-8; what is not is kept in lone surrogates. Raises as `opened_address` does."""
-    with _translated(shown_address(address)):
-        return io.TextIOWrapper(_open(address), encoding="utf-8-sig", errors="surrogateescape", newline="")
+    with (
+        opened_address(address) as source,
+        io.TextIOWrapper(source.open(), encoding="utf-8-sig", errors="surrogateescape", newline="") as text,
+    ):
+        yield text
 
 
 def addresses_below(
@@ -165,7 +172,24 @@ def _open(address: str) -> Any:
     from fsspec.core import url_to_fs
 
     system, path = url_to_fs(address)
-    return system.open(path, "rb", block_size=_BLOCK_BYTES, cache_type="readahead")
+    file = system.open(path, "rb", block_size=_BLOCK_BYTES, cache_type="readahead")
+    if "http" in system.protocol and not _reads_parts(file):
+        file.close()
+        file = system.open(path, "rb", block_size=0)
+    return file
+
+
+def _reads_parts(file: Any) -> bool:
+    """Return whether a web server gives parts of a file; many do not, and do not say so."""
+    if not isinstance(file.size, int) or file.size == 0:
+        return False
+    try:
+        file.seek(file.size - 1)
+        file.read(1)
+        file.seek(0)
+    except ValueError:
+        return False
+    return True
 
 
 def _source(reader: "_EndingReader", name: str) -> Source:
@@ -188,12 +212,14 @@ class _EndingReader:
 
     def size(self) -> int | None:
         """Return the number of bytes, or None if the file cannot be read in parts."""
-        if not self._file.seekable():
-            return None
         size = getattr(self._file, "size", None)
         if isinstance(size, int):
-            return size
-        end = self._file.seek(0, io.SEEK_END)
+            return size if self._file.seekable() else None
+        try:
+            end = self._file.seek(0, io.SEEK_END)
+            self._file.seek(0)
+        except (OSError, ValueError, NotImplementedError):
+            return None
         return end if isinstance(end, int) else None
 
     def spool(self) -> int:
@@ -246,17 +272,23 @@ def _translated(name: str) -> Iterator[None]:
     except ImportError as error:
         reason = "the package for its addresses is not installed"
         raise BackendUnavailableError(f"{urlsplit(name).scheme}://", reason, _line(error)) from error
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise AudioFileNotFoundError(f"{name}: there is no such file; check the address") from error
-    except PermissionError as error:
-        reason = "it may not be read; check the credentials that this machine has for it"
-        raise UnreadableAudioError(name, reason) from error
     except Exception as error:  # fsspec's packages raise classes of their own, that have nothing in common
-        reason = f"it cannot be read ({_line(error)}); check the address and the connection"
-        raise UnreadableAudioError(name, reason) from error
+        raise _told(name, error) from error
 
 
-def _line(error: Exception) -> str:
+def _told(name: str, error: Exception) -> AudioError:
+    # For the web, fsspec calls all that fails a missing file, with the reason as its cause.
+    cause = error.__cause__ if isinstance(error, FileNotFoundError) and error.__cause__ is not None else error
+    status = getattr(cause, "status", None)
+    if isinstance(cause, FileNotFoundError | IsADirectoryError) or status in _ABSENT:
+        return AudioFileNotFoundError(f"{name}: there is no such file; check the address")
+    if isinstance(cause, PermissionError) or status in _FORBIDDEN:
+        return UnreadableAudioError(name, "it may not be read; check the credentials that this machine has for it")
+    reason = _line(cause) if status is None else f"status {status}"
+    return UnreadableAudioError(name, f"it cannot be read ({reason}); check the address and the connection")
+
+
+def _line(error: BaseException) -> str:
     """Return what an error says, in one line without its full stop."""
     text = next(iter(str(error).strip().splitlines()), "").strip().rstrip(".") or type(error).__name__
     return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 3] + "..."
