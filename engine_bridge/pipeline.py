@@ -11,6 +11,7 @@ from engine_bridge.engines.open import DEFAULT_SPEC, open_engine
 from engine_bridge.engines.protocol import DecodingOptions, Engine
 from engine_bridge.errors import UnsupportedOptionError
 from engine_bridge.prompts import compose_prompt
+from engine_bridge.room import Room
 from engine_bridge.transcript import Transcript
 from engine_bridge.transcription import Progress, Transcription
 
@@ -32,6 +33,7 @@ def stream_transcript(
     to_seconds: float | None = None,
     timeline: Timeline = "container",
     on_progress: Callable[[Progress], None] | None = None,
+    room: Room | None = None,
 ) -> Transcription:
     """Start transcribing a recording; iterate over the result for segments as they become known.
 
@@ -68,6 +70,9 @@ def stream_transcript(
         film also where its sound begins late or has holes.
     on_progress : callable or None
         Called with a `Progress` after each chunk.
+    room : Room or None
+        Room for chunks under way that several transcriptions share; None gives this one as much as keeps the engine
+        busy.
 
     Raises
     ------
@@ -116,6 +121,7 @@ def stream_transcript(
         on_progress=on_progress,
         warnings=notices,
         per_chunk_language=per_chunk_language,
+        room=room,
     )
 
 
@@ -147,6 +153,7 @@ def transcribe(
     to_seconds: float | None = None,
     timeline: Timeline = "container",
     on_progress: Callable[[Progress], None] | None = None,
+    room: Room | None = None,
 ) -> Transcript:
     """Transcribe a recording. Takes the arguments of `stream_transcript`, and raises what it raises."""
     with stream_transcript(
@@ -165,5 +172,6 @@ def transcribe(
         to_seconds=to_seconds,
         timeline=timeline,
         on_progress=on_progress,
+        room=room,
     ) as transcription:
         return transcription.result()

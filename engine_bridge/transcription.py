@@ -29,6 +29,7 @@ from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProb
 from engine_bridge.language import VOTES, LanguageVote
 from engine_bridge.pace import Pace
 from engine_bridge.recognition import Outcome, recognise
+from engine_bridge.room import Room
 from engine_bridge.seams import seam_chunk
 from engine_bridge.tasks import Task
 from engine_bridge.timing import CHECK, DECODE_AUDIO, PROCESS, SPLIT, WAIT, TimingContext
@@ -43,6 +44,11 @@ KEPT_SILENCE_SECONDS = 1.5
 """Pauses longer than about this are shortened before the engine sees them: silence costs as much as speech there. Over
 the same recordings 1 s gave 1.96 % word errors, 1.5 s 1.93 %, 2 s 1.88 % and 3 s 2.01 %; at 2 s a phrase of one of them
 was lost where it came as Opus."""
+
+
+LEAST_UNDER_WAY = 3
+"""Chunks of a recording that have to be under way at once: a forced cut waits for the chunk after it, and that is cut
+while both are recognised."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +139,7 @@ class Transcription:
         on_progress: Callable[[Progress], None] | None,
         warnings: Sequence[str] = (),
         per_chunk_language: bool = False,
+        room: Room | None = None,
     ) -> None:
         self._source = source
         self._stream = stream
@@ -153,8 +160,8 @@ class Transcription:
         self._per_chunk_language = per_chunk_language
         self._pace = Pace() if options.timestamps == "none" else None
         self._events: queue.SimpleQueue[Chunk | _End | Task] = queue.SimpleQueue()
-        self._room = threading.Semaphore(max(engine.preferred_in_flight, 2 * VOTES))
-        self._closing = threading.Event()
+        own = LEAST_UNDER_WAY if self._vote is None else 2 * VOTES
+        self._share = (room or Room(max(engine.preferred_in_flight, 2 * VOTES))).share(own)
         self._producer = threading.Thread(target=self._produce, name="auricle-decode", daemon=True)
         self._line: deque[_Work] = deque()
         self._failure: Exception | None = None
@@ -255,8 +262,7 @@ class Transcription:
                     chunk = next(chunks, None)
                 if chunk is None:
                     break
-                self._room.acquire()
-                if self._closing.is_set():
+                if not self._share.enter():
                     break
                 self._events.put(chunk.moved(self._stream.offset))
         except BaseException as error:  # noqa: BLE001 - raised again in the consumer's thread
@@ -308,8 +314,7 @@ class Transcription:
 
     def _stop(self) -> None:
         """Cancel what waits and let the producer end."""
-        self._closing.set()
-        self._room.release()
+        self._share.close()
         for work in self._line:
             work.cancel()
         self._line.clear()
@@ -344,7 +349,7 @@ class Transcription:
             if work.outcome is None or not self._is_joined(work, ended=ended):
                 return
             self._line.popleft()
-            self._room.release()
+            self._share.leave()
             self._done_until = work.chunk.stop_seconds
             yield from self._assembly.add(work.outcome, work.chunk.stop_seconds)
             if self._on_progress is not None:
