@@ -12,6 +12,7 @@ from engine_bridge import open_engine, transcribe
 from tests.recordings import ENCODINGS, RATE, calls, encode, model_problem, reading
 
 SECONDS = 30.0
+LONG_SECONDS = 180.0
 READERS = {
     extension: AUTO_ORDER if extension in ("wav", "flac", "mp3", "ogg", "opus") else ("torchcodec", "pyav")
     for extension in ENCODINGS
@@ -108,9 +109,9 @@ def test_minutes_of_vorbis_are_whole_to_the_sample(tmp_path, backend):
 
 @pytest.fixture(scope="module")
 def long_files(tmp_path_factory):
-    """The long recording in every format, by extension: in a short one a single word is more than 1 %."""
+    """Minutes of a recording in every format, by extension: in a short one a single word is more than 1 %."""
     folder = tmp_path_factory.mktemp("long")
-    samples = calls()
+    samples = calls()[: round(LONG_SECONDS * RATE)]
     return {name: encode(samples, folder / f"calls.{name}", encoding) for name, encoding in ENCODINGS.items()}
 
 
@@ -136,7 +137,7 @@ def recognise(long_files):
 @pytest.mark.parametrize("extension", ENCODINGS)
 def test_every_format_has_the_text_of_the_wav(recognise, extension):
     expected, transcript = recognise("wav"), recognise(extension)
-    assert len(expected.text.split()) > 700
+    assert len(expected.text.split()) > 300
     assert words_apart(expected.text, transcript.text) <= 0.01
     assert transcript.duration == pytest.approx(expected.duration, abs=0.050)
     assert not transcript.gaps
