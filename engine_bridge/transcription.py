@@ -26,6 +26,7 @@ from audio.split import stream_chunks
 from audio.stream import MonoStream
 from engine_bridge.assembling import Assembly, hears_seams, joined
 from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
+from engine_bridge.errors import EngineError
 from engine_bridge.language import VOTES, LanguageVote
 from engine_bridge.pace import Pace
 from engine_bridge.recognition import Outcome, recognise
@@ -263,6 +264,8 @@ class Transcription:
                 if chunk is None:
                     break
                 if not self._share.enter():
+                    # Heard only where others closed the room: what there is must not pass for the whole.
+                    failure = EngineError(f"{self._source}: the job was stopped before its end; start it again")
                     break
                 self._events.put(chunk.moved(self._stream.offset))
         except BaseException as error:  # noqa: BLE001 - raised again in the consumer's thread

@@ -28,6 +28,41 @@ class Failure:
     place: float | None = None
 
 
+@dataclass(frozen=True)
+class JobProgress:
+    """How far a job has come.
+
+    Attributes
+    ----------
+    done, known, failed : int
+        Recordings that were done now, that were done before, and that failed.
+    under_way : int
+        Recordings that are being done.
+    audio_seconds : float
+        Seconds of audio done now.
+    elapsed_seconds : float
+        Wall-clock seconds since the start.
+
+    """
+
+    done: int
+    known: int
+    failed: int
+    under_way: int
+    audio_seconds: float
+    elapsed_seconds: float
+
+    @property
+    def finished(self) -> int:
+        """How many recordings the job is through with."""
+        return self.done + self.known + self.failed
+
+    @property
+    def speed(self) -> float:
+        """Seconds of audio done in one second."""
+        return self.audio_seconds / self.elapsed_seconds if self.elapsed_seconds else 0.0
+
+
 class RecordingResult:
     """What became of one recording.
 
