@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import click
 
-from engine_bridge.arguments import EACH, FORMATS, Channels, FormatList, Glossary, selection_of, selection_options
+from engine_bridge.arguments import (
+    EACH,
+    FORMATS,
+    SHARDS,
+    Channels,
+    FormatList,
+    Glossary,
+    selection_of,
+    selection_options,
+)
 
 if TYPE_CHECKING:
     from engine_bridge.engines.protocol import Engine
@@ -321,8 +330,13 @@ def probe(source: str, audio_backend: str, as_json: bool) -> None:
 
 
 @main.command()
-@click.argument("source", metavar="INPUT")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder.")
+@click.option("--shards", type=click.Choice(SHARDS), help="Put the chunks of many recordings into shards of this form.")
+@click.option(
+    "--shard-size", type=click.IntRange(1), metavar="N", help="Chunks after which a shard ends [default: 1000]."
+)
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Recordings cut at a time [default: one a core].")
 @click.option("--max-duration", type=float, default=30.0, show_default=True, help="Longest chunk, in seconds.")
 @click.option("--min-duration", type=float, help="Shortest chunk, in seconds [default: a thirtieth of the longest].")
 @click.option("--keep-silence", type=float, help="Shorten pauses to this many seconds [default: keep all].")
@@ -333,39 +347,22 @@ def probe(source: str, audio_backend: str, as_json: bool) -> None:
 @selection_options
 @backend_option
 def split(
-    source: str,
+    inputs: tuple[str, ...],
     output: Path,
-    max_duration: float,
-    min_duration: float | None,
-    keep_silence: float | None,
-    sample_rate: int,
-    channels: Any,
-    audio_backend: str,
-    **part: Any,
+    shards: str | None,
+    shard_size: int | None,
+    workers: int | None,
+    **settings: Any,
 ) -> None:
-    """Cut a recording in its pauses: chunks as FLAC files, and a manifest."""
-    from audio import AudioError, SplitError, open_stream, stream_chunks
-    from engine_bridge.chunk_files import write_chunks
-    from engine_bridge.errors import OutputError
-    from engine_bridge.outputs import plan_outputs
+    """Cut recordings in their pauses: chunks as FLAC files and a manifest, or as shards.
 
-    name = plan_outputs([_stem(source)], ["txt"], output).names[_stem(source)]
-    try:
-        with open_stream(
-            _opened(source), sample_rate, backend=audio_backend, reduction=channels, **selection_of(part)
-        ) as stream:
-            chunks = stream_chunks(
-                stream, sample_rate, max_duration=max_duration, min_duration=min_duration, keep_silence=keep_silence
-            )
-            manifest = write_chunks((chunk.moved(stream.offset) for chunk in chunks), output, name, source)
-            for warning in stream.warnings:
-                complain(_naming(source, warning))
-    except SplitError as error:
-        raise click.UsageError(str(error)) from error
-    except (AudioError, OutputError) as error:
-        complain(_naming(source, error))
-        sys.exit(1)
-    complain(f"wrote {manifest}")
+    With --shards, INPUT may be files, folders, patterns, manifests and addresses. Ended and started again, it makes
+    the shards that are missing.
+    """
+    from engine_bridge.split_command import run_split
+
+    chosen = {**selection_of(settings), **settings}
+    sys.exit(run_split(inputs, output, shards, shard_size=shard_size, workers=workers, settings=chosen, tell=complain))
 
 
 @main.command()

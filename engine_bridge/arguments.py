@@ -11,6 +11,9 @@ REDUCTIONS = ("mean", "first", "max", "sum", "left", "right")
 EACH = "each"
 """The choice of channels that gives one transcript for each."""
 
+SHARDS = ("webdataset", "parquet", "lhotse")
+"""The forms of shards."""
+
 TIMELINES = ("container", "file")
 
 

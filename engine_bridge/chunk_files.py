@@ -1,5 +1,6 @@
 """Chunks as sound files with a manifest, for labelling, training and engines elsewhere."""
 
+import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -48,32 +49,27 @@ def write_chunks(chunks: Iterable[Chunk], directory: Path, name: str, source: st
             file = f"{name}.{chunk.index:05d}.flac" if len(chunk.samples) else None
             if file is not None:
                 _write_flac(directory / file, chunk)
-            lines.append(json.dumps(_entry(chunk, file, source), ensure_ascii=False))
+            entry = {"index": chunk.index, "file": file, "source": source, **position_of(chunk)}
+            lines.append(json.dumps(entry, ensure_ascii=False))
     except OSError as error:
         raise OutputError(f"{directory}: a chunk cannot be written: {error.strerror or error}") from error
     manifest = directory / f"{name}{MANIFEST_SUFFIX}"
-    write_atomically(manifest, "".join(line + "\n" for line in lines))
+    write_atomically(manifest, "".join(line + "\n" for line in lines), what="manifest")
     return manifest
 
 
-def _write_flac(path: Path, chunk: Chunk) -> None:
+def flac_of(chunk: Chunk) -> bytes:
+    """Return a chunk's samples as a FLAC file of 16 bits; the same samples give the same bytes."""
     import soundfile
 
-    partial = path.with_name(f".{path.name}.part")
-    try:
-        soundfile.write(partial, chunk.samples, chunk.sample_rate, format="FLAC", subtype="PCM_16")
-        partial.replace(path)
-    except soundfile.LibsndfileError as error:
-        raise OSError(str(error)) from error
-    finally:
-        partial.unlink(missing_ok=True)
+    file = io.BytesIO()
+    soundfile.write(file, chunk.samples, chunk.sample_rate, format="FLAC", subtype="PCM_16")
+    return file.getvalue()
 
 
-def _entry(chunk: Chunk, file: str | None, source: str) -> dict[str, Any]:
+def position_of(chunk: Chunk) -> dict[str, Any]:
+    """Return where a chunk lies in its recording, as manifests tell it: in samples, and in seconds."""
     return {
-        "index": chunk.index,
-        "file": file,
-        "source": source,
         "sample_rate": chunk.sample_rate,
         "start": chunk.start,
         "stop": chunk.stop,
@@ -83,3 +79,12 @@ def _entry(chunk: Chunk, file: str | None, source: str) -> dict[str, Any]:
         "kept": [list(span) for span in chunk.kept],
         "forced": chunk.forced,
     }
+
+
+def _write_flac(path: Path, chunk: Chunk) -> None:
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        partial.write_bytes(flac_of(chunk))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
