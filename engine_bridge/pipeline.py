@@ -7,10 +7,9 @@ from audio.mixing import ChannelChoice
 from audio.selection import Timeline
 from audio.source import AudioSource, Source
 from audio.stream import open_stream
+from engine_bridge.asking import decoding_options
 from engine_bridge.engines.open import DEFAULT_SPEC, open_engine
-from engine_bridge.engines.protocol import DecodingOptions, Engine
-from engine_bridge.errors import UnsupportedOptionError
-from engine_bridge.prompts import compose_prompt
+from engine_bridge.engines.protocol import Engine
 from engine_bridge.room import Room
 from engine_bridge.transcript import Transcript
 from engine_bridge.transcription import Progress, Transcription
@@ -86,18 +85,15 @@ def stream_transcript(
     opened = open_engine(engine) if isinstance(engine, str) else engine
     owns_engine = isinstance(engine, str)
     try:
-        if per_chunk_language:
-            _check_languages(opened, language)
-        before, notices = compose_prompt(prompt, glossary, opened)
-        options = DecodingOptions(
+        options, notices = decoding_options(
+            opened,
             language=language,
+            per_chunk_language=per_chunk_language,
             task=task,
             beam_size=beam_size,
-            # Decoding with timestamp tokens drops whole passages; times estimated from the text alone lose none.
-            timestamps="align" if opened.capabilities.word_times else "none",
-            prompt=before,
+            prompt=prompt,
+            glossary=glossary,
         )
-        opened.check(options)
         stream = open_stream(
             recording,
             opened.capabilities.sample_rate,
@@ -123,17 +119,6 @@ def stream_transcript(
         per_chunk_language=per_chunk_language,
         room=room,
     )
-
-
-def _check_languages(engine: Engine, language: str | None) -> None:
-    if language is not None:
-        raise UnsupportedOptionError(
-            f"language {language!r} and a language for each chunk exclude each other: name a language or leave it out"
-        )
-    if not engine.capabilities.detects_language:
-        raise UnsupportedOptionError(
-            f"{engine.spec} cannot detect the language of a chunk; use a multilingual model such as embedded:small"
-        )
 
 
 def transcribe(

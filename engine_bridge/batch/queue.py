@@ -146,14 +146,15 @@ def _check(engine: Engine, options: Mapping[str, Any]) -> None:
 
 
 def _in_order(recordings: Iterable["Recording | AudioSource"], *, ordered: bool) -> Iterator[Entry]:
-    numbered = enumerate(_named(recordings))
+    numbered = enumerate(named(recordings))
     if isinstance(recordings, Sequence) and not ordered:
         yield from sorted(numbered, key=lambda entry: -entry[1].priority)
     else:
         yield from numbered
 
 
-def _named(recordings: Iterable["Recording | AudioSource"]) -> Iterator[Recording]:
+def named(recordings: Iterable["Recording | AudioSource"]) -> Iterator[Recording]:
+    """Yield the recordings, and for each source one whose name is that of the source."""
     with Names() as names:
         for each in recordings:
             if isinstance(each, Recording):

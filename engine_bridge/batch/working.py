@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from audio.errors import AudioError, AudioFileNotFoundError, BackendUnavailableError
-from audio.source import Source
+from audio.source import AudioSource, Source
 from engine_bridge.batch.fingerprints import engine_identity, recording_fingerprint
 from engine_bridge.batch.journalled import JournalledEngine
 from engine_bridge.batch.recording import Recording
@@ -147,7 +147,7 @@ class Worker:
             transcript = self._transcribed(task, source, JournalledEngine(self._engine, journal, number))
             journal.finish(number, transcript)
         except (AudioError, EngineBridgeError) as error:
-            if _lasts(error, task.recording):
+            if lasts(error, task.recording.source):
                 journal.fail(number, task.failure(error, str(error)))
             raise
         finally:
@@ -165,7 +165,7 @@ class Worker:
             return RecordingResult(
                 task.recording,
                 task.position,
-                transcript=lambda: _renamed(journal.transcript(number), name),
+                transcript=lambda: renamed(journal.transcript(number), name),
                 fingerprint=task.fingerprint,
                 known=True,
                 duration=entry.duration,
@@ -227,12 +227,12 @@ class _Task:
         )
 
 
-def _lasts(error: Exception, recording: Recording) -> bool:
+def lasts(error: Exception, source: AudioSource) -> bool:
     """Return whether a recording fails again as long as it stays as it is."""
     passing = (BackendUnavailableError, AudioFileNotFoundError)
-    return isinstance(error, AudioError) and not isinstance(error, passing) and not is_address(recording.source)
+    return isinstance(error, AudioError) and not isinstance(error, passing) and not is_address(source)
 
 
-def _renamed(transcript: Transcript, name: str | None) -> Transcript:
+def renamed(transcript: Transcript, name: str | None) -> Transcript:
     """Return a transcript under the name that the same content has now."""
     return transcript if name is None else replace(transcript, source=name)
