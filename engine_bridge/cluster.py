@@ -13,24 +13,24 @@ speech in place of each recording's own, for chunks of one recording do not wait
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import islice
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-from audio.channels import ChannelReduction
 from audio.errors import AudioError
-from audio.mixing import ChannelChoice
-from audio.selection import Timeline
-from audio.source import Source
+from audio.source import AudioSource, Source
 from engine_bridge.asking import check_languages
+from engine_bridge.batch.queue import named
 from engine_bridge.batch.recording import Recording
 from engine_bridge.batch.remote import is_address
-from engine_bridge.batch.results import Failure, RecordingResult
+from engine_bridge.batch.results import Failure, JobProgress, RecordingResult
+from engine_bridge.batch.working import complete_settings, settings_of
 from engine_bridge.cluster_engines import Asked
-from engine_bridge.cluster_messages import Ballot, Broken, Content, Cut, Order, messages_of
+from engine_bridge.cluster_messages import Ballot, Broken, Content, Cut, Heard, Order, messages_of
 from engine_bridge.cluster_ray import Engines, Pass, Stage, agreed, connected, placed, rows_in_cluster, translated
 from engine_bridge.cluster_results import Collector, Entry
 from engine_bridge.engines.open import DEFAULT_SPEC
@@ -72,7 +72,7 @@ def parse_address(text: str) -> str | None:
 
 
 def transcribe_on_ray(
-    recordings: Iterable[Recording],
+    recordings: Iterable["Recording | AudioSource"],
     *,
     address: str | None = None,
     engine: str = DEFAULT_SPEC,
@@ -80,25 +80,22 @@ def transcribe_on_ray(
     cpus_per_engine: float = 1,
     gpus_per_engine: float | None = None,
     journal: Journal | None = None,
+    restart: bool = False,
     retry_failed: bool = False,
-    language: str | None = None,
-    per_chunk_language: bool = False,
-    task: str = "transcribe",
-    beam_size: int = 1,
-    prompt: str | None = None,
-    glossary: Sequence[str] = (),
-    audio_backend: str = "auto",
-    channel_reduction: ChannelChoice | Literal["each"] = ChannelReduction.MEAN,
-    track: int | str | None = None,
-    from_seconds: float = 0.0,
-    to_seconds: float | None = None,
-    timeline: Timeline = "container",
+    on_progress: Callable[[JobProgress], None] | None = None,
+    **options: Any,
 ) -> "ClusterResults":
     """Transcribe many recordings on a Ray cluster; iterate over the result for each as it is done.
 
+    ::
+
+        with transcribe_on_ray(recordings, address="ray://head:10001", engine="vllm:large-v3-turbo") as results:
+            for result in results:
+                print(result.recording.id, result.failure or result.transcript.text)
+
     Parameters
     ----------
-    recordings : iterable of Recording
+    recordings : iterable of Recording or source
         May have no end. Files are opened by workers, at the paths given here made absolute; what is no file travels.
     address : str or None
         As `parse_address` gives it. Where Ray is in use already in this process, that cluster is used.
@@ -112,12 +109,14 @@ def transcribe_on_ray(
         GPUs that each takes; None for one where the cluster has any and the engine is no server elsewhere.
     journal : Journal or None
         What is done is kept there, and not done again.
+    restart : bool
+        Do again what was done before this call.
     retry_failed : bool
-        Whether recordings that failed before are tried again.
-    language, per_chunk_language, task, beam_size, prompt, glossary, audio_backend, channel_reduction, track, \
-from_seconds, to_seconds, timeline
-        As for `stream_transcript`; "each" channel may have a text of its own, as by `transcribe_channels`. A recording
-        may differ.
+        Try again those recordings that failed before because they cannot be decoded.
+    on_progress : callable or None
+        Called with a `JobProgress` after each chunk and each recording.
+    **options
+        As for `transcribe_many`.
 
     Returns
     -------
@@ -126,13 +125,20 @@ from_seconds, to_seconds, timeline
 
     Raises
     ------
+    TypeError
+        If there is no such option.
     ClusterError
         If the cluster cannot be reached or has no room for the engines; while iterating, if it is lost.
     EngineBridgeError
-        If the engine cannot be opened there, or cannot do what is asked; while iterating, if it dies again and again.
+        If the engine cannot be opened there, or cannot do what is asked; while iterating, if it dies again and again,
+        or the journal cannot be written any more. What was done until then is kept.
 
     """
-    asked = Asked(language, per_chunk_language, task, beam_size, prompt, tuple(glossary))
+    settings = complete_settings(options)
+    unknown = sorted(set(options) - set(complete_settings({})))
+    if unknown:
+        raise TypeError(f"transcribe_on_ray() takes no option {unknown[0]!r}")
+    asked = Asked(**{each.name: settings[each.name] for each in fields(Asked)})
     with ExitStack() as stack:
         ray = stack.enter_context(connected(address))
         kind = placed(ray, Engines(engine, {}, engines, cpus_per_engine, 0), gpus_per_engine)
@@ -141,36 +147,35 @@ from_seconds, to_seconds, timeline
             contract.capabilities.sample_rate,
             FILLED * contract.capabilities.max_clip_seconds,
             contract.options.timestamps,
-            audio_backend,
-            timeline,
+            settings["audio_backend"],
+            settings["timeline"],
         )
-        settings = {
-            "language": language,
-            "per_chunk_language": per_chunk_language,
-            "task": task,
-            "beam_size": beam_size,
-            "prompt": prompt,
-            "glossary": tuple(glossary),
-            "audio_backend": audio_backend,
-            "channel_reduction": channel_reduction,
-            "track": track,
-            "from_seconds": from_seconds,
-            "to_seconds": to_seconds,
-            "timeline": timeline,
-        }
-        job = _Job(ray, Pass("pieces", cut, kind, contract, per_chunk_language), journal, settings, retry_failed)
-        return ClusterResults(job.results(recordings), stack.pop_all())
+        run = Pass("pieces", cut, kind, contract, asked.per_chunk_language)
+        job = _Job(ray, run, journal, settings, restart=restart, retry_failed=retry_failed, on_progress=on_progress)
+        return ClusterResults(job, recordings, stack.pop_all())
 
 
 class ClusterResults(Iterator[RecordingResult]):
     """The results of a job on a cluster, as they come. Leaving early and closing stops the job there.
 
     Made by `transcribe_on_ray`.
+
+    Attributes
+    ----------
+    progress : JobProgress
+        How far the job has come.
+
     """
 
-    def __init__(self, results: Iterator[RecordingResult], connection: ExitStack) -> None:
-        self._results = results
+    def __init__(self, job: "_Job", recordings: Iterable["Recording | AudioSource"], connection: ExitStack) -> None:
+        self._job = job
+        self._results = job.results(recordings)
         self._connection = connection
+
+    @property
+    def progress(self) -> JobProgress:
+        """How far the job has come."""
+        return self._job.progress
 
     def __next__(self) -> RecordingResult:
         """Return the next recording that is done."""
@@ -190,9 +195,7 @@ class ClusterResults(Iterator[RecordingResult]):
 
     def close(self) -> None:
         """Stop the job, and leave the cluster if it was joined for it. It may be called more than once."""
-        close = getattr(self._results, "close", None)
-        if close is not None:
-            close()
+        self._results.close()
         self._connection.close()
 
 
@@ -200,40 +203,68 @@ class _Job:
     """The recordings of a job, window by window."""
 
     def __init__(
-        self, ray: Any, run: Pass, journal: Journal | None, settings: Mapping[str, Any], retry_failed: bool
+        self,
+        ray: Any,
+        run: Pass,
+        journal: Journal | None,
+        settings: Mapping[str, Any],
+        *,
+        restart: bool,
+        retry_failed: bool,
+        on_progress: Callable[[JobProgress], None] | None,
     ) -> None:
         self._ray = ray
         self._run = run
         self._journal = journal
         self._settings = settings
+        self._since = time.time() if restart else 0.0
         self._retry_failed = retry_failed
+        self._on_progress = on_progress
+        self._started = time.perf_counter()
+        self._counts = {"done": 0, "known": 0, "failed": 0}
+        self._under_way = 0
+        self._audio_seconds = 0.0
 
-    def results(self, recordings: Iterable[Recording]) -> Iterator[RecordingResult]:
+    @property
+    def progress(self) -> JobProgress:
+        """How far the job has come."""
+        return JobProgress(
+            **self._counts,
+            under_way=self._under_way,
+            audio_seconds=self._audio_seconds,
+            elapsed_seconds=time.perf_counter() - self._started,
+        )
+
+    def results(self, recordings: Iterable["Recording | AudioSource"]) -> Generator[RecordingResult, None, None]:
         """Yield what becomes of the recordings."""
-        numbered = enumerate(recordings)
+        numbered = enumerate(named(recordings))
         while window := list(islice(numbered, WINDOW)):
             collector = Collector(self._run.contract, self._journal)
-            for position, recording in window:
-                failed = self._open(collector, position, recording)
-                if failed is not None:
-                    yield failed
-            yield from self._known(collector)
-            yield from self._elected(collector)
-            yield from self._recognised(collector)
+            for result in self._window(collector, window):
+                self._counts["failed" if result.failure is not None else "known" if result.known else "done"] += 1
+                self._under_way = len(collector)
+                self._tell()
+                yield result
             if len(collector):
                 raise ClusterError(f"the cluster ended without a word of {len(collector)} recordings: start again")
+
+    def _tell(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(self.progress)
+
+    def _window(self, collector: Collector, window: Sequence[tuple[int, Recording]]) -> Iterator[RecordingResult]:
+        for position, recording in window:
+            failed = self._open(collector, position, recording)
+            if failed is not None:
+                yield failed
+        yield from self._known(collector)
+        yield from self._elected(collector)
+        yield from self._recognised(collector)
 
     def _open(self, collector: Collector, position: int, recording: Recording) -> RecordingResult | None:
         """Take a recording into a window, or return why it cannot be."""
         contract = self._run.contract
-        own = {
-            "language": recording.language,
-            "channel_reduction": recording.channels,
-            "track": recording.track,
-            "from_seconds": recording.from_seconds,
-            "to_seconds": recording.to_seconds,
-        }
-        settings = {**self._settings, **{name: value for name, value in own.items() if value is not None}}
+        settings = settings_of(recording, self._settings)
         try:
             if settings["per_chunk_language"]:
                 check_languages(contract.spec, settings["language"], detects=contract.capabilities.detects_language)
@@ -273,15 +304,19 @@ class _Job:
                 digest = journal.known_digest(Source(path, path=path))
             if digest is None:
                 unseen.append(entry.order)
-            elif (result := collector.known(entry.order.number, digest, retry_failed=self._retry_failed)) is not None:
-                yield result
+            else:
+                yield from self._looked_up(collector, entry.order.number, digest)
         if unseen and not journal.is_empty:
             for message in self._told(unseen, "contents"):
                 if isinstance(message, Content):
                     collector.keep_digest(message)
-                    result = collector.known(message.number, message.digest, retry_failed=self._retry_failed)
-                    if result is not None:
-                        yield result
+                    yield from self._looked_up(collector, message.number, message.digest)
+
+    def _looked_up(self, collector: Collector, number: int, digest: bytes) -> Iterator[RecordingResult]:
+        """Yield what the journal knows of a recording, if it is done."""
+        result = collector.known(number, digest, retry_failed=self._retry_failed, since=self._since)
+        if result is not None:
+            yield result
 
     def _elected(self, collector: Collector) -> Iterator[RecordingResult]:
         """Let the first chunks of recordings without a language vote on it."""
@@ -298,6 +333,9 @@ class _Job:
     def _recognised(self, collector: Collector) -> Iterator[RecordingResult]:
         for message in self._told(collector.orders(), "pieces"):
             result = collector.take(message)
+            if isinstance(message, Heard):
+                self._audio_seconds += message.seconds
+                self._tell()
             if result is not None:
                 yield result
 
@@ -306,7 +344,7 @@ class _Job:
         if not orders:
             return
         run = replace(self._run, stage=stage)
-        with translated(run.engines.spec):
+        with translated():
             for rows in rows_in_cluster(self._ray, list(orders), run):
                 yield from messages_of(rows)
 

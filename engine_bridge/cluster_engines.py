@@ -3,8 +3,8 @@
 Nothing here knows of Ray: these are classes that answer batches of rows.
 """
 
-import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -15,6 +15,7 @@ from audio.positions import seconds_from_samples
 from engine_bridge.asking import decoding_options
 from engine_bridge.batch.fingerprints import engine_identity, package_version
 from engine_bridge.batch.results import Failure
+from engine_bridge.batch.retrying import RetryingEngine
 from engine_bridge.cluster_messages import Ballot, Broken, Contract, Heard, Message, Piece, messages_of, rows_of
 from engine_bridge.engines.open import open_engine
 from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
@@ -26,8 +27,9 @@ from engine_bridge.tasks import carry
 if TYPE_CHECKING:
     import pyarrow as pa
 
-DEAD_ENGINE_STATUS = 70
-"""Exit status of a process whose engine is gone (EX_SOFTWARE); the cluster starts another in its place."""
+ENGINE_ATTEMPTS = 3
+"""How often a batch is given to an engine that dies over it, each time opened anew, before the job is stopped. What
+becomes of a process that dies with its engine is the cluster's to decide."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +88,59 @@ def agree(spec: str, arguments: Mapping[str, Any], asked: Asked) -> Contract:
         engine.close()
 
 
+class _Station:
+    """An engine on one of the cluster's machines; opened once, and again where it dies.
+
+    Parameters
+    ----------
+    spec : str
+        The engine's specification.
+    arguments : mapping
+        For `open_engine`.
+
+    """
+
+    def __init__(self, spec: str, arguments: Mapping[str, Any]) -> None:
+        self._spec = spec
+        self._arguments = arguments
+        self._lock = threading.Lock()
+        self._engine = self._opened()
+
+    def answered(self, rows: "pa.Table", answer: Callable[[Engine, Sequence[Piece]], Iterable[Message]]) -> "pa.Table":
+        """Return the rows that answer a batch; those that ask nothing of an engine are given back as they are.
+
+        Raises
+        ------
+        EngineDeadError
+            If the engine dies again and again.
+
+        """
+        messages = messages_of(rows)
+        asking = [message for message in messages if isinstance(message, Piece)]
+        rest = [message for message in messages if not isinstance(message, Piece)]
+        for attempt in range(1, ENGINE_ATTEMPTS + 1):
+            engine = self._engine
+            try:
+                return rows_of([*answer(engine, asking), *rest])
+            except EngineDeadError:
+                if attempt == ENGINE_ATTEMPTS:
+                    raise
+                self._replace(engine)
+        raise AssertionError  # the last attempt has returned or raised
+
+    def _opened(self) -> Engine:
+        return RetryingEngine(open_engine(self._spec, **self._arguments))
+
+    def _replace(self, dead: Engine) -> None:
+        """Open the engine anew, unless another batch has done so meanwhile."""
+        with self._lock:
+            if self._engine is dead:
+                dead.close()
+                self._engine = self._opened()
+
+
 class Recogniser:
     """An engine on one of the cluster's machines, opened once, that recognises chunks, those of a batch side by side.
-
-    A process whose engine is gone is ended with it: the cluster starts another, and gives that what was not finished.
 
     Parameters
     ----------
@@ -107,16 +158,16 @@ class Recogniser:
     def __init__(
         self, spec: str, arguments: Mapping[str, Any], options: DecodingOptions, *, per_chunk_language: bool
     ) -> None:
-        self._engine: Engine = open_engine(spec, **arguments)
+        self._station = _Station(spec, arguments)
         self._options = options
         self._per_chunk_language = per_chunk_language
 
     def __call__(self, batch: "pa.Table") -> "pa.Table":
         """Answer a batch of rows."""
-        return _replies(batch, self._heard)
+        return self._station.answered(batch, self._heard)
 
-    def _heard(self, asking: Sequence[Piece]) -> Iterator[Message]:
-        begun = [self._begin(piece) for piece in asking]
+    def _heard(self, engine: Engine, asking: Sequence[Piece]) -> Iterator[Message]:
+        begun = [self._begin(engine, piece) for piece in asking]
         tasks = iter(carry(chain.from_iterable(begun)))
         for piece, recognitions in zip(asking, begun, strict=True):
             told = list(islice(tasks, len(recognitions)))
@@ -127,9 +178,9 @@ class Recogniser:
             outcomes = [task.outcome or Outcome() for task in told]
             seam = outcomes[1] if piece.seam is not None else None
             chunk = piece.chunk
-            yield Heard(piece.number, piece.part, chunk.index, chunk.stop_seconds, outcomes[0], seam)
+            yield Heard(piece.number, piece.part, chunk.index, chunk.stop_seconds, chunk.duration, outcomes[0], seam)
 
-    def _begin(self, piece: Piece) -> list[Waiting]:
+    def _begin(self, engine: Engine, piece: Piece) -> list[Waiting]:
         """Return the recognition of a chunk, and of the cut at its end where that lies in speech."""
         language: Future[str | None] | None = None
         own: Future[LanguageProbabilities] | None = None
@@ -137,11 +188,11 @@ class Recogniser:
         if piece.elected:
             language = Future()
             language.set_result(piece.language)
-            own = self._engine.detect_language(piece.chunk.samples) if self._per_chunk_language else None
+            own = engine.detect_language(piece.chunk.samples) if self._per_chunk_language else None
         else:
             options = replace(options, language=piece.language)
         clips = [piece.chunk] if piece.seam is None else [piece.chunk, piece.seam]
-        return [recognise(clip, self._engine, options, language, own) for clip in clips]
+        return [recognise(clip, engine, options, language, own) for clip in clips]
 
 
 class Voter:
@@ -155,14 +206,14 @@ class Voter:
     """
 
     def __init__(self, spec: str, arguments: Mapping[str, Any]) -> None:
-        self._engine: Engine = open_engine(spec, **arguments)
+        self._station = _Station(spec, arguments)
 
     def __call__(self, batch: "pa.Table") -> "pa.Table":
         """Answer a batch of rows."""
-        return _replies(batch, self._ballots)
+        return self._station.answered(batch, self._ballots)
 
-    def _ballots(self, asking: Sequence[Piece]) -> Iterator[Message]:
-        ballots = [self._engine.detect_language(piece.chunk.samples) for piece in asking]
+    def _ballots(self, engine: Engine, asking: Sequence[Piece]) -> Iterator[Message]:
+        ballots = [engine.detect_language(piece.chunk.samples) for piece in asking]
         for piece, ballot in zip(asking, ballots, strict=True):
             try:
                 heard = ballot.result()
@@ -172,17 +223,6 @@ class Voter:
             spoken = sum(stop - start for start, stop in piece.chunk.speech)
             seconds = seconds_from_samples(spoken, piece.chunk.sample_rate)
             yield Ballot(piece.number, piece.part, piece.chunk.index, seconds, heard)
-
-
-def _replies(rows: "pa.Table", answer: Callable[[Sequence[Piece]], Iterable[Message]]) -> "pa.Table":
-    """Return the rows that answer a batch; those that ask nothing of an engine are given back as they are."""
-    messages = messages_of(rows)
-    asking = [message for message in messages if isinstance(message, Piece)]
-    rest = [message for message in messages if not isinstance(message, Piece)]
-    try:
-        return rows_of([*answer(asking), *rest])
-    except EngineDeadError:
-        os._exit(DEAD_ENGINE_STATUS)
 
 
 def _broken(piece: Piece, failure: Exception) -> Broken:

@@ -185,6 +185,8 @@ class Heard:
         The recording, its channel, and the chunk.
     stop_seconds : float
         Where the chunk stops in the recording.
+    seconds : float
+        How much of the recording it stands for.
     outcome : Outcome
         Its text and gaps.
     seam : Outcome or None
@@ -196,6 +198,7 @@ class Heard:
     part: int
     index: int
     stop_seconds: float
+    seconds: float
     outcome: Outcome
     seam: Outcome | None
 
@@ -273,11 +276,14 @@ class Broken:
         The recording.
     failure : Failure
         Why.
+    lasting : bool
+        Whether it fails again as long as it stays as it is.
 
     """
 
     number: int
     failure: Failure
+    lasting: bool = False
 
 
 Message = Order | Content | Piece | Heard | Ballot | End | Broken
@@ -328,14 +334,15 @@ def _widened(chunk: Any) -> Any:
 def as_json(heard: Heard) -> bytes:
     """Return what a journal keeps of a chunk; floats come back as they were."""
     seam = None if heard.seam is None else asdict(heard.seam)
-    return json.dumps({"stop": heard.stop_seconds, "outcome": asdict(heard.outcome), "seam": seam}).encode()
+    kept = {"stop": heard.stop_seconds, "seconds": heard.seconds, "outcome": asdict(heard.outcome), "seam": seam}
+    return json.dumps(kept, separators=(",", ":")).encode()
 
 
 def from_json(text: bytes, number: int, part: int, index: int) -> Heard:
     """Return what `as_json` wrote of a chunk."""
     kept = json.loads(text)
     seam = None if kept["seam"] is None else _outcome(kept["seam"])
-    return Heard(number, part, index, kept["stop"], _outcome(kept["outcome"]), seam)
+    return Heard(number, part, index, kept["stop"], kept["seconds"], _outcome(kept["outcome"]), seam)
 
 
 def _outcome(kept: Mapping[str, Any]) -> Outcome:

@@ -12,7 +12,7 @@ from engine_bridge.batch.fingerprints import package_version
 from engine_bridge.cluster_engines import Asked, Recogniser, Voter, agree
 from engine_bridge.cluster_messages import Contract, Cut, Order, packed
 from engine_bridge.cluster_reading import read_contents, read_pieces, read_voters
-from engine_bridge.errors import ClusterError, EngineBridgeError, EngineDeadError, EngineUnavailableError
+from engine_bridge.errors import ClusterError, EngineBridgeError, EngineUnavailableError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,10 +24,6 @@ loss of a machine repeats little."""
 OBJECT_STORE_BYTES = 1 << 30
 """Shared memory for rows under way, where this process starts Ray by itself. Ray Data holds readers back when half of
 it is taken."""
-
-ENGINE_RETRIES = 3
-"""How often a batch is given to another engine when the one that had it is lost. A clip that kills every engine would
-otherwise be tried for ever."""
 
 MOST_READERS = 2_000
 """Tasks of reading in a window; each reads its recordings one after the other."""
@@ -127,12 +123,7 @@ def _with_engines(ray: Any, rows: Any, run: Pass) -> Any:
         num_gpus=engines.gpus or None,
         # Two batches at a time, so that the engine has work while the last clips of one are asked for again.
         compute=ray.data.ActorPoolStrategy(enable_true_multi_threading=True, max_concurrent_calls_per_actor=2, **size),
-        ray_remote_args_fn=_restarts,
     )
-
-
-def _restarts() -> dict[str, int]:
-    return {"max_restarts": -1, "max_task_retries": ENGINE_RETRIES}
 
 
 def _room(ray: Any, engines: Engines) -> int:
@@ -166,7 +157,7 @@ def placed(ray: Any, engines: Engines, gpus: float | None) -> Engines:
 def agreed(ray: Any, engines: Engines, asked: Asked) -> Contract:
     """Open an engine on the cluster once, to see that it can be opened there and do what is asked."""
     task = ray.remote(num_cpus=engines.cpus, num_gpus=engines.gpus)(agree)
-    with translated(engines.spec):
+    with translated():
         contract: Contract = ray.get(task.remote(engines.spec, engines.arguments, asked))
     if contract.version != package_version():
         raise ClusterError(
@@ -220,9 +211,9 @@ def _join(ray: Any, address: str | None) -> None:
 
 
 @contextmanager
-def translated(spec: str) -> Iterator[None]:
+def translated() -> Iterator[None]:
     """Raise what Ray raises as this package's own errors."""
-    from ray.exceptions import RayActorError, RayError, RayTaskError
+    from ray.exceptions import RayError, RayTaskError
 
     try:
         yield
@@ -232,11 +223,6 @@ def translated(spec: str) -> Iterator[None]:
         cause = error.cause if isinstance(error, RayTaskError) else None
         if isinstance(cause, AudioError | EngineBridgeError):
             raise cause from error
-        if isinstance(error, RayActorError) or isinstance(cause, RayActorError):
-            raise EngineDeadError(
-                f"{spec} died on the cluster {1 + ENGINE_RETRIES} times over the same clips ({_line(error)}); look at "
-                "its machines' logs, and start again to go on"
-            ) from error
         raise ClusterError(f"the cluster failed ({_line(cause or error)}); start again to go on") from error
 
 

@@ -21,6 +21,7 @@ from audio.stream import MonoStream, open_stream
 from engine_bridge.assembling import hears_seams
 from engine_bridge.batch.remote import opened
 from engine_bridge.batch.results import Failure
+from engine_bridge.batch.working import EACH, lasts
 from engine_bridge.channels_apart import SAME_SOUND, channels_of
 from engine_bridge.cluster_messages import (
     Broken,
@@ -44,9 +45,6 @@ from engine_bridge.transcription import KEPT_SILENCE_SECONDS
 
 if TYPE_CHECKING:
     pass
-
-EACH = "each"
-"""The choice of channels that gives each a text of its own."""
 
 
 def read_pieces(row: Mapping[str, Any], cut: Cut) -> Iterator[dict[str, bytes]]:
@@ -122,7 +120,8 @@ def pieces(order: Order, cut: Cut) -> Iterator[Message]:
                         place = chunk.stop_seconds
                     yield reading.end(order.number, part, names, source.name, notes)
     except (AudioError, EngineBridgeError) as error:
-        yield Broken(order.number, Failure(type(error).__name__, str(error), place))
+        failure = Failure(type(error).__name__, str(error), place)
+        yield Broken(order.number, failure, lasting=lasts(error, order.source))
 
 
 def _named(audio: Any, order: Order) -> Source:
@@ -168,7 +167,7 @@ def _stream(source: Source, order: Order, cut: Cut, channel: int | None) -> Mono
 def _piece(order: Order, cut: Cut, part: int, chunk: Chunk, after: Chunk | None) -> Message:
     """Return the row of a chunk, with what lies around the cut behind it where that had to be made in speech."""
     if not chunk.speech or not len(chunk.samples):
-        return Heard(order.number, part, chunk.index, chunk.stop_seconds, Outcome(), None)
+        return Heard(order.number, part, chunk.index, chunk.stop_seconds, chunk.duration, Outcome(), None)
     across = seam_chunk(chunk, after) if after is not None and chunk.forced and hears_seams(cut.timestamps) else None
     elected = part in order.elected
     language = order.elected[part] if elected else order.language

@@ -9,6 +9,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +17,7 @@ from engine_bridge.assembling import Assembly, joined
 from engine_bridge.batch.fingerprints import recording_fingerprint
 from engine_bridge.batch.recording import Recording
 from engine_bridge.batch.results import Failure, RecordingResult
+from engine_bridge.batch.working import renamed
 from engine_bridge.channels_apart import merged
 from engine_bridge.cluster_messages import (
     Ballot,
@@ -28,7 +30,7 @@ from engine_bridge.cluster_messages import (
     as_json,
     from_json,
 )
-from engine_bridge.journal import Journal
+from engine_bridge.journal import DONE, Journal
 from engine_bridge.language import elected
 from engine_bridge.transcript import Transcript
 
@@ -126,7 +128,7 @@ class Collector:
         if self._journal is not None and status is not None and same and isinstance(path, str):
             self._journal.keep_digest(path, status, content.digest)
 
-    def known(self, number: int, digest: bytes, *, retry_failed: bool) -> RecordingResult | None:
+    def known(self, number: int, digest: bytes, *, retry_failed: bool, since: float = 0.0) -> RecordingResult | None:
         """Look an open recording up by its content, and take what has been heard of it.
 
         Parameters
@@ -137,6 +139,8 @@ class Collector:
             The hash of its content.
         retry_failed : bool
             Whether a recording that failed before is open still.
+        since : float
+            What was done before this time, in seconds since 1970, is forgotten.
 
         Returns
         -------
@@ -149,7 +153,9 @@ class Collector:
         entry.fingerprint = recording_fingerprint(digest, entry.settings, self._contract.identity)
         found = journal.find(entry.fingerprint)
         entry.number = journal.begin(entry.fingerprint) if found is None else found.number
-        if found is not None and (found.state == "done" or (found.failure is not None and not retry_failed)):
+        if found is not None and found.changed < since:
+            journal.forget(found.number)
+        elif found is not None and (found.state == DONE or (found.failure is not None and not retry_failed)):
             del self._open[number]
             return self._result(entry, found.failure, known=True, duration=found.duration)
         for key, kept in journal.answers(entry.number).items():
@@ -181,7 +187,7 @@ class Collector:
         if entry is None:
             return None  # of a recording that failed meanwhile
         if isinstance(message, Broken):
-            return self._failed(entry, message.failure)
+            return self._failed(entry, message)
         if isinstance(message, Ballot):
             self._ballots[message.number, message.part][message.index] = message
         elif isinstance(message, Content):
@@ -210,14 +216,14 @@ class Collector:
                 key = _KEY.pack(_CHUNK, each.part, each.index)
                 self._journal.keep_answer(entry.number, key, as_json(each))
 
-    def _failed(self, entry: Entry, failure: Failure) -> RecordingResult:
+    def _failed(self, entry: Entry, broken: Broken) -> RecordingResult:
         del self._open[entry.order.number]
         self._ballots = defaultdict(
             dict, {key: value for key, value in self._ballots.items() if key[0] != entry.order.number}
         )
-        if self._journal is not None and entry.number is not None:
-            self._journal.fail(entry.number, failure)
-        return self._result(entry, failure)
+        if self._journal is not None and entry.number is not None and broken.lasting:
+            self._journal.fail(entry.number, broken.failure)
+        return self._result(entry, broken.failure)
 
     def _finished(self, entry: Entry) -> RecordingResult:
         del self._open[entry.order.number]
@@ -226,6 +232,7 @@ class Collector:
         transcript = merged(transcripts) if len(names) > 1 else transcripts[names[0]]
         if self._journal is not None and entry.number is not None:
             self._journal.finish(entry.number, transcript)
+            transcript = self._journal.transcript(entry.number)
         return self._result(entry, None, transcript, duration=transcript.duration - transcript.start)
 
     def _result(
@@ -240,7 +247,7 @@ class Collector:
         journal, number = self._journal, entry.number
         kept = None
         if known and failure is None and journal is not None and number is not None:
-            kept = lambda: journal.transcript(number)  # noqa: E731 - read when it is asked for
+            kept = partial(_kept, journal, number, entry.order.name)
         return RecordingResult(
             entry.recording,
             entry.position,
@@ -286,3 +293,7 @@ class Collector:
             warnings=(*end.warnings, *contract.notices, *end.notes),
             timings=dict(end.timings),
         )
+
+
+def _kept(journal: Journal, number: int, name: str | None) -> Transcript:
+    return renamed(journal.transcript(number), name)
