@@ -4,37 +4,25 @@ Exit codes: 0 when all inputs are done, 1 when one of them failed (the others ar
 interrupted.
 """
 
-import os
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext, suppress
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 import click
 
 from engine_bridge.arguments import (
-    EACH,
     FORMATS,
     SHARDS,
     Channels,
     FormatList,
     Glossary,
+    job_options,
     selection_of,
     selection_options,
 )
 
-if TYPE_CHECKING:
-    from engine_bridge.engines.protocol import Engine
-    from engine_bridge.outputs import OutputPlan
-    from engine_bridge.terminal import ProgressBar
-    from engine_bridge.transcript import Segment, Transcript
-
 BACKENDS = ("auto", "soundfile", "torchcodec", "pyav")
 STANDARD_INPUT = "-"
-SEVERAL_IN_ONE = (None, ("txt",), ("json",))
-"""The ways to print that stay readable when several recordings follow each other."""
 
 
 def complain(message: str) -> None:
@@ -95,6 +83,7 @@ def main() -> None:
 )
 @click.option(
     "--channels",
+    "channel_reduction",
     type=Channels(each=True),
     default="mean",
     show_default=True,
@@ -102,6 +91,7 @@ def main() -> None:
 )
 @selection_options
 @backend_option
+@job_options
 @click.option("-q", "--quiet", is_flag=True, help="No text on standard output when -o is given, and no progress.")
 @click.option("--timings", is_flag=True, help="Report the seconds spent in each stage.")
 def transcribe(
@@ -109,188 +99,32 @@ def transcribe(
     output: Path | None,
     formats: tuple[str, ...] | None,
     engine_spec: str,
-    language: str | None,
-    per_chunk_language: bool,
-    task: str,
-    beam_size: int,
-    prompt: str | None,
-    glossary: tuple[str, ...],
-    channels: int | str,
-    audio_backend: str,
     quiet: bool,
     timings: bool,
-    **part: Any,
+    **options: Any,
 ) -> None:
-    """Transcribe recordings of any length and format; - reads standard input.
+    """Transcribe recordings of any length and format, one or ten thousand.
 
-    The text is printed as it becomes known, each line with its start time. With -o, files are written as well, each
-    whole or not at all.
+    INPUT may be files, folders, patterns, manifests (.jsonl, .csv), tables (.parquet) and addresses; - reads standard
+    input.
+
+    The text is printed as it becomes known, each line with its start time. With -o, files are written, each whole or
+    not at all, and what is done is kept in the folder's .auricle: however the command ends, the same command goes on
+    from there. The text of a single recording is printed as well.
     """
-    from engine_bridge.engines.allocator import keep_large_blocks
-    from engine_bridge.outputs import plan_outputs
+    from engine_bridge.transcribe_command import JobOptions, TranscribeCommand
 
-    if output is None and formats is not None and len(formats) > 1:
-        raise click.UsageError("several formats need a folder to write to: add -o DIR")
-    if output is None and formats not in SEVERAL_IN_ONE and len(inputs) > 1:
-        raise click.UsageError(f"several recordings as {formats[0]} need a folder to write to: add -o DIR")
-    selection = selection_of(part)
-    keep_large_blocks()
-    plan = None if output is None else plan_outputs([_stem(source) for source in inputs], formats or ("txt",), output)
-    engine = _open_engine(engine_spec)
-    run = _Run(
-        engine=engine,
-        options={
-            "language": language,
-            "per_chunk_language": per_chunk_language,
-            "task": task,
-            "beam_size": beam_size,
-            "prompt": prompt,
-            "glossary": glossary,
-            "audio_backend": audio_backend,
-            "channel_reduction": channels,
-            **selection,
-        },
-        formats=formats,
-        plan=plan,
-        quiet=quiet,
-        timings=timings,
-        titles=len(inputs) > 1 and formats != ("json",),
+    part = selection_of(options)
+    dry_run = options.pop("dry_run")
+    job = JobOptions(**{name: options.pop(name) for name in JobOptions.__dataclass_fields__})
+    command = TranscribeCommand(
+        inputs, output, formats, engine_spec, {**options, **part}, job, quiet, timings, dry_run, complain
     )
-    try:
-        succeeded = [run.transcribe(source) for source in inputs]
-    except KeyboardInterrupt:
-        complain("interrupted; files written so far are complete")
-        _leave_at_once(130)
-    except BrokenPipeError:
-        _leave_at_once(1)
-    finally:
-        engine.close()
-    sys.exit(0 if all(succeeded) else 1)
-
-
-def _leave_at_once(code: int) -> NoReturn:
-    """End the process without waiting for the engine, whose batch under way can take half a minute."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):
-            stream.flush()
-    os._exit(code)
-
-
-def _open_engine(spec: str) -> "Engine":
-    from engine_bridge.engines.open import open_engine
-    from engine_bridge.errors import EngineBridgeError, EngineSpecError
-
-    try:
-        return open_engine(spec)
-    except EngineSpecError as error:
-        raise click.BadParameter(str(error), param_hint="--engine") from error
-    except EngineBridgeError as error:
-        complain(str(error))
-        sys.exit(1)
-
-
-class _Run:
-    """One call of `auricle transcribe`: what all its inputs share."""
-
-    def __init__(
-        self,
-        *,
-        engine: "Engine",
-        options: dict[str, Any],
-        formats: Sequence[str] | None,
-        plan: "OutputPlan | None",
-        quiet: bool,
-        timings: bool,
-        titles: bool,
-    ) -> None:
-        self.engine = engine
-        self.options = options
-        self.formats = formats
-        self.plan = plan
-        self.prints = not (quiet and plan is not None)
-        self.shows_progress = not quiet and sys.stderr.isatty()
-        self.timings = timings
-        self.titles = titles
-
-    def transcribe(self, source: str) -> bool:
-        """Transcribe one input and return whether it succeeded; a failure is told in one line."""
-        from audio.errors import AudioError
-        from engine_bridge.errors import EngineBridgeError, UnsupportedOptionError
-        from engine_bridge.terminal import losses
-        from engine_bridge.timing import PROCESS, WRITE, TimingContext
-
-        if self.titles and self.prints:
-            click.echo(f"# {source}")
-        timing = TimingContext(parent=PROCESS)
-        try:
-            transcript = self._stream(source)
-            with timing.stage(WRITE):
-                self._write(source, transcript)
-        except UnsupportedOptionError as error:
-            raise click.UsageError(str(error)) from error
-        except (AudioError, EngineBridgeError) as error:
-            complain(_naming(source, error))
-            return False
-        for warning in transcript.warnings:
-            complain(_naming(source, warning))
-        for sentence in losses(transcript):
-            complain(f"{source}: {sentence}")
-        if self.timings:
-            seconds = {**transcript.timings, **timing.seconds()}
-            stages = ", ".join(f"{stage} {taken:.2f} s" for stage, taken in seconds.items())
-            complain(f"{source}: {transcript.duration:.1f} s of audio: {stages} ({self.engine.description})")
-        return True
-
-    def _stream(self, source: str) -> "Transcript":
-        from engine_bridge.channels_apart import transcribe_channels
-        from engine_bridge.pipeline import stream_transcript
-        from engine_bridge.terminal import ProgressBar
-
-        with ProgressBar(Path(source).name) if self.shows_progress else nullcontext() as bar:
-            options = {**self.options, "engine": self.engine, "on_progress": bar.update if bar is not None else None}
-            if options["channel_reduction"] == EACH:
-                del options["channel_reduction"]
-                transcript = transcribe_channels(_opened(source), **options)
-                self._print(transcript.segments, bar)
-                return transcript
-            with stream_transcript(_opened(source), **options) as transcription:
-                self._print(transcription, bar)
-                return transcription.result()
-
-    def _print(self, segments: "Iterable[Segment]", bar: "ProgressBar | None") -> None:
-        """Print segments as they come; where text is not wanted, only let them come."""
-        from engine_bridge.formats.base import labelled
-        from engine_bridge.terminal import clock
-
-        prints_text = self.prints and (self.plan is not None or self.formats in (None, ("txt",)))
-        for segment in segments:
-            if prints_text and segment.suspect is None:
-                line = labelled(segment)
-                if self.formats != ("txt",) or self.plan is not None:
-                    line = f"{clock(segment.start)}  {line}"
-                _print_line(line, bar)
-
-    def _write(self, source: str, transcript: "Transcript") -> None:
-        from engine_bridge.formats import find_format, render
-        from engine_bridge.outputs import write_atomically
-
-        if self.plan is not None:
-            for name in self.formats or ("txt",):
-                path = self.plan.path(_stem(source), name)
-                write_atomically(path, partial(find_format(name).write, transcript))
-                complain(f"wrote {path}")
-        elif self.formats not in (None, ("txt",)):
-            assert self.formats is not None  # noqa: S101 - told above; for the type checker
-            click.echo(render(transcript, self.formats[0]), nl=False)
+    sys.exit(command.run())
 
 
 def _opened(source: str) -> "str | BinaryIO":
     return sys.stdin.buffer if source == STANDARD_INPUT else source
-
-
-def _stem(source: str) -> str:
-    """Return what output names are made of."""
-    return "stdin" if source == STANDARD_INPUT else source
 
 
 def _naming(source: str, problem: Exception | str) -> str:
@@ -299,12 +133,6 @@ def _naming(source: str, problem: Exception | str) -> str:
     if source == STANDARD_INPUT:
         source, text = "standard input", text.removeprefix("<file>: ")
     return text if text.startswith(f"{source}: ") else f"{source}: {text}"
-
-
-def _print_line(line: str, bar: "ProgressBar | None") -> None:
-    with bar.hidden() if bar is not None else nullcontext():
-        click.echo(line)
-        sys.stdout.flush()
 
 
 @main.command()

@@ -7,6 +7,7 @@ from engine_bridge.errors import (
     EngineError,
     EngineSpecError,
     EngineUnavailableError,
+    JournalError,
     ModelNotFoundError,
     OutputError,
     UnsupportedOptionError,
@@ -14,14 +15,22 @@ from engine_bridge.errors import (
 from engine_bridge.transcript import Gap, Segment, Transcript, Word
 
 if TYPE_CHECKING:
+    from engine_bridge.batch.many import transcribe_many
+    from engine_bridge.batch.recording import Recording
+    from engine_bridge.batch.results import Failure, RecordingResult
     from engine_bridge.channels_apart import transcribe_channels
     from engine_bridge.engines.open import open_engine
     from engine_bridge.formats import read_json, render
+    from engine_bridge.journal import Journal
     from engine_bridge.pipeline import stream_transcript, transcribe
     from engine_bridge.transcription import Progress, Transcription
 
 _LAZY = {
+    "Failure": "engine_bridge.batch.results",
+    "Journal": "engine_bridge.journal",
     "Progress": "engine_bridge.transcription",
+    "Recording": "engine_bridge.batch.recording",
+    "RecordingResult": "engine_bridge.batch.results",
     "Transcription": "engine_bridge.transcription",
     "open_engine": "engine_bridge.engines.open",
     "read_json": "engine_bridge.formats",
@@ -29,6 +38,7 @@ _LAZY = {
     "stream_transcript": "engine_bridge.pipeline",
     "transcribe": "engine_bridge.pipeline",
     "transcribe_channels": "engine_bridge.channels_apart",
+    "transcribe_many": "engine_bridge.batch.many",
 }
 
 __all__ = [
@@ -36,10 +46,15 @@ __all__ = [
     "EngineError",
     "EngineSpecError",
     "EngineUnavailableError",
+    "Failure",
     "Gap",
+    "Journal",
+    "JournalError",
     "ModelNotFoundError",
     "OutputError",
     "Progress",
+    "Recording",
+    "RecordingResult",
     "Segment",
     "Transcript",
     "Transcription",
@@ -51,6 +66,7 @@ __all__ = [
     "stream_transcript",
     "transcribe",
     "transcribe_channels",
+    "transcribe_many",
 ]
 
 

@@ -123,6 +123,42 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of jobs whose outputs go to a folder."""
+    for option in (
+        click.option(
+            "--dry-run",
+            is_flag=True,
+            help="Do nothing, but tell how much audio there is, what cannot be read, and about how long it takes.",
+        ),
+        click.option(
+            "--on",
+            "cluster",
+            metavar="CLUSTER",
+            help="Work on a Ray cluster: ray (this machine), ray:auto (the one it belongs to) or ray://HOST:PORT.",
+        ),
+        click.option(
+            "--results",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="Write all results to one table as well, .jsonl or .parquet, in the order of the inputs.",
+        ),
+        click.option(
+            "--report",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="Write what became of each recording to this JSON file as well [always: .auricle/report.json in -o].",
+        ),
+        click.option(
+            "--retry-failed",
+            is_flag=True,
+            help="Try recordings again that could not be decoded before; without it that is told again until they "
+            "change. What failed for another reason is always tried again.",
+        ),
+        click.option("--restart", is_flag=True, help="Do again what is done already."),
+    ):
+        command = option(command)
+    return command
+
+
 def selection_of(options: dict[str, Any]) -> dict[str, Any]:
     """Take the values of `selection_options` out of a command's options, checked against each other.
 

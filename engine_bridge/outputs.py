@@ -106,7 +106,7 @@ def plan_outputs(
     folder = Path(directory)
     identities = {source: _identity(source) for source in given}
     by_identity = {identities[source]: source for source in sorted(given, reverse=True)}
-    taken = {_folded(identity) for identity in by_identity}
+    taken = {folded(identity) for identity in by_identity}
     candidates = {identity: _candidates(identity, by_identity[identity]) for identity in by_identity}
     ranks = {identity: rank for rank, identity in enumerate(sorted(by_identity), start=1)}
     real_folder = os.path.realpath(folder)
@@ -117,7 +117,7 @@ def plan_outputs(
         claims: defaultdict[str, set[str]] = defaultdict(set)
         for identity, name in names.items():
             for extension in extensions:
-                claims[_folded(str(Path(real_folder, name + extension)))].add(identity)
+                claims[folded(str(Path(real_folder, name + extension)))].add(identity)
         contested = {
             identity
             for path, claimants in claims.items()
@@ -258,7 +258,7 @@ def _identity(source: str) -> str:
     return source if _is_address(source) else os.path.realpath(source)
 
 
-def _folded(path: str) -> str:
+def folded(path: str) -> str:
     """Fold a path as the least discerning file systems do: by case and by Unicode composition."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 

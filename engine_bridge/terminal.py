@@ -94,3 +94,27 @@ class ProgressBar:
 
         context: AbstractContextManager[None] = tqdm.external_write_mode(file=sys.stdout)
         return context
+
+
+class StatusLine:
+    """One line of progress on standard error, which leaves nothing behind when it is closed."""
+
+    def __init__(self) -> None:
+        from tqdm import tqdm
+
+        self._bar: Any = tqdm(total=0, bar_format="{desc}", leave=False, file=sys.stderr)
+
+    def show(self, text: str) -> None:
+        """Show a text in place of the one before."""
+        self._bar.set_description_str(text)
+
+    def hidden(self) -> AbstractContextManager[None]:
+        """Make room for a line of text."""
+        from tqdm import tqdm
+
+        context: AbstractContextManager[None] = tqdm.external_write_mode(file=sys.stdout)
+        return context
+
+    def close(self) -> None:
+        """Take it off the screen. It may be called more than once."""
+        self._bar.close()

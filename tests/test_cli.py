@@ -32,6 +32,11 @@ def run(*arguments, stdin=None):
     return result
 
 
+def outputs(folder):
+    """The names of the files in a folder; the journal and the report are hidden."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
 @pytest.fixture
 def opened(monkeypatch):
     """Put a scripted engine in the place of all others, and collect the specifications it was opened by."""
@@ -191,7 +196,7 @@ class TestFiles:
         result = run("transcribe", talk, "-o", out, "-f", "txt,srt,vtt,tsv,json")
         assert result.exit_code == 0
         names = [f"talk.{name}" for name in ("json", "srt", "tsv", "txt", "vtt")]
-        assert sorted(path.name for path in out.iterdir()) == names
+        assert outputs(out) == names
         assert read_json((out / "talk.json").read_text()).text.split() == (out / "talk.txt").read_text().split()
         assert sorted(result.stderr.splitlines()) == [f"auricle: wrote {out / name}" for name in names]
 
@@ -210,17 +215,17 @@ class TestFiles:
         for seed, name in enumerate(names):
             soundfile.write(tmp_path / name, bursts(3, seed=seed), RATE)
         run("transcribe", *(tmp_path / name for name in names), "-o", tmp_path / "out")
-        written = sorted(path.name for path in (tmp_path / "out").iterdir())
-        assert written == ["a.flac.txt", "a.wav.txt", "x.part1.txt", "x.part2.txt"]
+        assert outputs(tmp_path / "out") == ["a.flac.txt", "a.wav.txt", "x.part1.txt", "x.part2.txt"]
 
     def test_standard_input_is_written_as_stdin(self, tmp_path):
         run("transcribe", "-", "-o", tmp_path / "out", stdin=wav_bytes(bursts(3)))
-        assert [path.name for path in (tmp_path / "out").iterdir()] == ["stdin.txt"]
+        assert outputs(tmp_path / "out") == ["stdin.txt"]
 
     def test_a_folder_that_cannot_be_made_is_one_sentence(self, talk, junk):
         result = run("transcribe", talk, "-o", junk / "out")
         assert result.exit_code == 1
-        assert re.fullmatch(rf"auricle: {re.escape(str(talk))}: .*cannot be written.*folders\n", result.stderr)
+        told = rf"auricle: {re.escape(str(junk / 'out'))}: nothing can be written there .*; choose a folder.*\n"
+        assert re.fullmatch(told, result.stderr)
 
 
 @pytest.mark.usefixtures("opened")
@@ -228,10 +233,11 @@ class TestFailingInputs:
     def test_the_others_are_done(self, talk, junk, other, tmp_path):
         result = run("transcribe", talk, junk, other, "-q", "-o", tmp_path / "out")
         assert result.exit_code == 1
-        assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["other.txt", "talk.txt"]
-        told = [line for line in result.stderr.splitlines() if "wrote" not in line]
-        assert len(told) == 1
-        assert told[0].startswith(f"auricle: {junk}: ")
+        assert outputs(tmp_path / "out") == ["other.txt", "talk.txt"]
+        failed, summary = (line for line in result.stderr.splitlines() if "wrote" not in line)
+        assert failed.startswith(f"auricle: {junk}: ")
+        report = tmp_path / "out" / ".auricle" / "report.json"
+        assert summary == f"auricle: 3 recordings: 2 done, 1 failed; see {report}"
 
     def test_an_engine_that_fails_on_one_is_told_and_the_others_are_done(self, opened, talk, other):
         clips = []
@@ -271,6 +277,9 @@ class TestFailingInputs:
             path.touch()
         elif kind == "film":
             write_silent_film(path)
+        if (command, kind) == ("transcribe", "folder"):
+            junk.unlink()
+            told = r"there is no recording in this folder; .*"
         result = run(command, path, *(("-o", tmp_path / "out") if command == "split" else ()))
         assert result.exit_code == 1
         assert result.stdout == ""

@@ -101,9 +101,10 @@ class TestTerminal:
 
 
 class TestInterruption:
-    def test_ends_soon_without_a_traceback_and_without_partial_files(self, talk, tmp_path):
+    def interrupted(self, talk, folder, *, times, seconds):
+        """Interrupt a job once its first clip is done, a second time after it has said something, and read on."""
         process = subprocess.Popen(
-            command("transcribe", talk, "-o", tmp_path / "out", "-f", "txt,json", seconds=50),
+            command("transcribe", talk, "-o", folder, "-f", "txt,json", seconds=seconds),
             cwd=ROOT,
             env=environment(),
             stdout=subprocess.PIPE,
@@ -112,15 +113,34 @@ class TestInterruption:
         with process:
             try:
                 assert process.stdout.readline()  # the first clip is done, and the engine is at work on the second
-                started = time.monotonic()
-                process.send_signal(signal.SIGINT)
-                _, told = process.communicate(timeout=30)
+                started, told = time.monotonic(), b""
+                for _ in range(times):
+                    process.send_signal(signal.SIGINT)
+                    told += process.stderr.readline()
+                _, rest = process.communicate(timeout=30)
             finally:
                 process.kill()
-        assert time.monotonic() - started < 10
         assert process.returncode == 130
-        assert told.decode() == "auricle: interrupted; files written so far are complete\n"
-        assert not list(tmp_path.rglob("*.*"))
+        return (told + rest).decode().splitlines(), time.monotonic() - started
+
+    def test_once_what_the_engine_is_at_is_finished_and_the_job_goes_on_from_there(self, talk, tmp_path):
+        told, _ = self.interrupted(talk, tmp_path / "out", times=1, seconds=2)
+        assert [line.partition(";")[0] for line in told] == [
+            "auricle: interrupted: finishing what the engine is at, and keeping it",
+            "auricle: interrupted",
+        ]
+        assert [path.name for path in (tmp_path / "out").iterdir()] == [".auricle"]
+        again = run(command("transcribe", talk, "-o", tmp_path / "out"))
+        plain = run(command("transcribe", talk))
+        assert again.returncode == 0
+        assert again.stdout == plain.stdout
+
+    def test_twice_it_ends_at_once_without_a_traceback_and_without_partial_files(self, talk, tmp_path):
+        told, seconds = self.interrupted(talk, tmp_path / "out", times=2, seconds=50)
+        assert seconds < 10
+        assert told[0].startswith("auricle: interrupted: finishing")
+        assert told[1] == "auricle: stopped; what was done until now is kept, and the same command goes on from there"
+        assert [path.name for path in (tmp_path / "out").iterdir()] == [".auricle"]
 
     def test_a_reader_that_leaves_ends_it_without_a_traceback(self, talk):
         process = subprocess.Popen(
@@ -161,7 +181,7 @@ class TestPipes:
         path = write_wav(Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.wav")), bursts(2))
         result = run(command("transcribe", path, "-o", tmp_path / "out"))
         assert result.returncode == 0
-        assert [os.fsencode(path.name) for path in (tmp_path / "out").iterdir()] == [b"caf\xe9.txt"]
+        assert {os.fsencode(path.name) for path in (tmp_path / "out").iterdir()} == {b"caf\xe9.txt", b".auricle"}
 
 
 @pytest.mark.model

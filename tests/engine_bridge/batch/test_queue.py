@@ -11,7 +11,7 @@ import pytest
 from audio import open_stream
 from audio.errors import UnreadableAudioError
 from engine_bridge import pipeline, transcribe
-from engine_bridge.batch.queue import transcribe_many
+from engine_bridge.batch.many import transcribe_many
 from engine_bridge.batch.recording import Recording
 from engine_bridge.errors import EngineDeadError, EngineError, JournalError, UnsupportedOptionError
 from engine_bridge.journal import Journal
