@@ -24,7 +24,7 @@ from typing import Any, Self
 from audio.errors import AudioError
 from audio.source import AudioSource, Source
 from engine_bridge.asking import check_languages
-from engine_bridge.batch.queue import named
+from engine_bridge.batch.many import named
 from engine_bridge.batch.recording import Recording
 from engine_bridge.batch.remote import is_address
 from engine_bridge.batch.results import Failure, JobProgress, RecordingResult
