@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from audio.ahead import Ahead
 from audio.channels import ChannelReduction
 from audio.decoders import Decoder, open_decoder
-from audio.decoders.protocol import Block
 from audio.errors import DecodeError
 from audio.info import AudioInfo
 from audio.isolation import Isolation
@@ -90,10 +89,11 @@ class MonoStream:
         if selection.is_range and selection.resampled_to is not None:
             self.offset, self._stop = selection.resampled_frames()
         self._unwanted = self.offset - begin
+        # Channels are mixed where they were decoded, while they are in that core's cache.
+        mixed = map(self._mixer.mix, decoder.blocks())
         # Where nothing is resampled there is nothing to do side by side.
-        decoded = decoder.blocks()
-        self._ahead = None if info.sample_rate == self.sample_rate else Ahead(decoded, _BLOCKS_AHEAD, "auricle-blocks")
-        self._blocks = self._mono_blocks(decoded if self._ahead is None else self._ahead)
+        self._ahead = None if info.sample_rate == self.sample_rate else Ahead(mixed, _BLOCKS_AHEAD, "auricle-blocks")
+        self._blocks = self._resampled(mixed if self._ahead is None else self._ahead)
 
     @property
     def duration(self) -> float:
@@ -116,11 +116,11 @@ class MonoStream:
         """
         return self._blocks
 
-    def _mono_blocks(self, decoded: Iterator[Block]) -> Iterator[NDArray[np.float32]]:
+    def _resampled(self, mixed: Iterator[NDArray[np.float32]]) -> Iterator[NDArray[np.float32]]:
         failure: DecodeError | None = None
         try:
-            for block in decoded:
-                yield from self._counted(self._resampler.process(self._mixer.mix(block)))
+            for block in mixed:
+                yield from self._counted(self._resampler.process(block))
         except DecodeError as error:
             failure = error
         yield from self._counted(self._resampler.flush())

@@ -199,12 +199,14 @@ class PyAVDecoder(DecoderBase):
             yield from self._decoded_link(container, stream)
 
     def _decoded_link(self, container: InputContainer, stream: AudioStream) -> Iterator[AudioFrame]:
-        context = stream.codec_context
+        context, errors = stream.codec_context, self._errors
         for packet in self._packets(container, stream):
             try:
-                yield from context.decode(packet)
-            except self._errors:
+                frames = context.decode(packet)
+            except errors:
                 self._bad_packets += 1
+            else:
+                yield from frames
         try:
             yield from context.decode(None)
         except self._errors:
@@ -226,8 +228,7 @@ class PyAVDecoder(DecoderBase):
             if self._selection.timeline == "container" and len(self._links) == 1:
                 yield from self._timed(frames, converter)
             else:
-                for frame in frames:
-                    yield from converter.convert(frame)
+                yield from converter.convert(frames)
             yield from converter.flush()
         self._warnings.extend(converter.warnings)
 
@@ -241,7 +242,7 @@ class PyAVDecoder(DecoderBase):
             if due:
                 yield from converter.flush()
                 yield from silent_blocks(due, rate, channels)
-            yield from converter.convert(frame)
+            yield from converter.convert((frame,))
         if clock.silence > self._lead * rate + 1:
             seconds = clock.silence / rate - self._lead
             self._warnings.append(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from audio.decoders.array_decoder import scaled
@@ -27,14 +27,13 @@ _BATCH_SECONDS = 0.5
 _LEAST_FRAMES = 1 << 12
 """At least so many frames are joined, whatever rate they state: at 1 Hz each would be handled on its own."""
 
-Form = tuple[int, int, str, str]
-"""Sample rate, channels, layout and sample format."""
+Form = tuple[int, int, str]
+"""Sample rate, channels and sample format."""
 
 
 def form_of(frame: AudioFrame) -> Form:
     """Return what tells whether two frames can go through the same queue and resampler."""
-    layout = frame.layout
-    return frame.sample_rate, layout.nb_channels, layout.name, frame.format.name
+    return frame.sample_rate, frame.layout.nb_channels, frame.format.name
 
 
 class FrameConverter:
@@ -71,42 +70,42 @@ class FrameConverter:
         self._frames = 0
         self.warnings: list[str] = []
 
-    def convert(self, frame: AudioFrame) -> Sequence[Block]:
-        """Take a frame and return what is ready.
+    def convert(self, frames: Iterable[AudioFrame]) -> Iterator[Block]:
+        """Take frames and yield what is ready, half a second at a time.
 
         Parameters
         ----------
-        frame : AudioFrame
-            The next frame of the stream. Its timestamp is lost.
+        frames : iterable of AudioFrame
+            The next frames of the stream. Their timestamps are lost.
 
-        Returns
-        -------
-        sequence of ndarray, shape (frames, channels), float32
-            None of them empty; most often there is none, then one of half a second.
+        Yields
+        ------
+        block : ndarray, shape (frames, channels), float32
+            Not empty. What is less than half a second is held back.
 
         """
-        form = form_of(frame)
-        before = self._changed_to(form) if form != self._form else ()
-        # At timestamps that jump the queue would fail, and the resampler insert silence or drop samples.
-        frame.pts = None
-        try:
-            self._queue.write(frame)
-        except ValueError:  # its time base has changed; asking each frame for it costs more than all the rest
-            before = (*before, *self.flush())
-            self._queue.write(frame)
-        self._queued += frame.samples
-        if self._queued < self._enough:
-            return before
-        return (*before, *self._drain())
+        for frame in frames:
+            form = form_of(frame)
+            if form != self._form:
+                yield from self._changed_to(form)
+            # At timestamps that jump the queue would fail, and the resampler insert silence or drop samples.
+            frame.pts = None
+            try:
+                self._queue.write(frame)
+            except ValueError:  # its time base has changed; asking each frame for it costs more than all the rest
+                yield from self.flush()
+                self._queue.write(frame)
+            self._queued += frame.samples
+            if self._queued >= self._enough:
+                yield from self._drain()
 
-    def _changed_to(self, form: Form) -> Sequence[Block]:
-        """Begin with frames of another form, and return what was held back of the one before."""
-        held = tuple(self.flush())
+    def _changed_to(self, form: Form) -> Iterator[Block]:
+        """Yield what was held back, and begin with frames of another form."""
+        yield from self.flush()
         if form[:2] != self._form[:2]:
             self._note(form)
         self._form = form
         self._enough = min(self._batch, max(form[0], _LEAST_FRAMES))
-        return held
 
     def flush(self) -> Iterator[Block]:
         """Yield all that is held back, and begin afresh."""
@@ -132,7 +131,7 @@ class FrameConverter:
         """Return a frame's samples, through the resampler where its form is not the first frame's."""
         import av
 
-        rate, channels, _, sample_format = self._form
+        rate, channels, sample_format = self._form
         crash = frame.format.is_planar and channels > _MOST_PLANES
         if (rate, channels) == self._native and sample_format in _READABLE and not crash:
             return self._counted([frame])

@@ -30,6 +30,9 @@ _READS_PER_BLOCK = 10
 _BLOCK_VALUES = 1 << 21
 """At most this many samples of all channels in a block (8 MiB), whatever rate and channel count a header states."""
 
+_READ_VALUES = 1 << 16
+"""About so many 16-bit samples of all channels are read at a time (128 KiB)."""
+
 _LEAST_FRAMES = 1 << 12
 """A block has at least this many frames while there are more, whatever rate a header states: one of 1 Hz would ask for
 a call to each sample."""
@@ -158,18 +161,36 @@ class SoundFileDecoder(DecoderBase):
         """Yield up to one second at a time."""
         channels = self._info.channels
         frames = max(min(max(self._info.sample_rate, _LEAST_FRAMES), _BLOCK_VALUES // channels), 1)
+        if self._plain and self._info.codec == "pcm_16":
+            yield from self._whole_numbers(frames)
+            return
         piece = frames if self._plain else -(-frames // _READS_PER_BLOCK)
-        # Whole numbers from the file as it is, scaled here: three times faster than libsndfile's own conversion.
-        kind = np.int16 if self._plain and self._info.codec == "pcm_16" else np.float32
         ended = False
         while not ended:
-            block = np.empty((frames, channels), kind)
+            block = np.empty((frames, channels), np.float32)
             filled, ended, failure = self._fill(block, piece)
             if filled:
-                yield scaled(block[:filled])
+                yield block[:filled]
             if failure is not None:
                 raise failure
         self._check_end()
+
+    def _whole_numbers(self, frames: int) -> Iterator[Block]:
+        """Yield so many frames at a time, read as they are in the file and scaled here.
+
+        That is three times faster than libsndfile's own conversion. Several blocks are read and scaled in one call
+        where they fit into a core's cache.
+        """
+        channels = self._info.channels
+        read = np.empty((max(_READ_VALUES // channels // frames, 1) * frames, channels), np.int16)
+        ended = False
+        while not ended:
+            filled, ended, failure = self._fill(read, len(read))
+            converted = scaled(read[:filled])
+            for start in range(0, filled, frames):
+                yield converted[start : start + frames]
+            if failure is not None:
+                raise failure
 
     def _fill(self, block: NDArray[Any], piece: int) -> tuple[int, bool, UnreadableAudioError | None]:
         """Read into a block, so many frames at a time; return how many there were, whether that is all, and why."""

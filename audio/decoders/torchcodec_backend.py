@@ -13,8 +13,9 @@ from audio.info import AudioInfo, StreamInfo
 from audio.selection import EVERYTHING, Selection, find_track, several_tracks
 from audio.source import Source
 
-_WINDOW_SECONDS = 10.0037
-"""Length of the ranges that are decoded one after the other; four megabytes of stereo at 48 kHz.
+_WINDOW_SECONDS = 0.7537
+"""Length of the ranges that are decoded one after the other: so short that their samples stay in a core's cache until
+they are mixed, and that with its last frame none is longer than a block may be.
 
 It is no multiple of a usual frame's length. torchcodec stops where the end of a range falls into the frame at hand; at
 an end between two frames it may miss that, and decode to the end of the file for nothing.

@@ -291,8 +291,8 @@ def frame(rate, samples):
 def test_a_frame_at_one_hertz_amid_others_does_not_come_at_once():
     """4096 samples at 1 Hz, at the rate of the frame before them, are three thousand million samples."""
     converter = FrameConverter(frame(768_000, 1024))
-    assert sum(len(block) for block in converter.convert(frame(768_000, 1024))) == 0
-    later = list(islice(converter.convert(frame(1, 4096)), 8))
+    assert sum(len(block) for block in converter.convert([frame(768_000, 1024)])) == 0
+    later = list(islice(converter.convert([frame(1, 4096)]), 8))
     assert [len(block) for block in later[:1]] == [1024]
     assert max(len(block) for block in later) <= 4 * 768_000
 

@@ -27,8 +27,7 @@ def frames(samples, form="fltp", rate=RATE, time_base=None):
 def converted(*parts):
     everything = [frame for part in parts for frame in part]
     converter = FrameConverter(everything[0])
-    blocks = [block for frame in everything for block in converter.convert(frame)]
-    blocks += converter.flush()
+    blocks = [*converter.convert(everything), *converter.flush()]
     return np.concatenate(blocks), converter.warnings
 
 
