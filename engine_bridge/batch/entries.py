@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import posixpath
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
@@ -127,8 +128,10 @@ def _joined(base: str, path: str) -> str:
     if "://" in path:
         return path
     if "://" in base:
-        scheme, _, below = base.partition("://")
-        return f"{scheme}://{below.partition('/')[0]}{path}" if path.startswith("/") else f"{base}/{path}"
+        # Stores of objects take names as they are: ".." has to be gone before they see it.
+        scheme, _, place = base.partition("://")
+        host, _, folder = place.partition("/")
+        return f"{scheme}://{host}{posixpath.normpath(posixpath.join('/', folder, path))}"
     return os.path.join(base, path)  # noqa: PTH118 - the path as it is written
 
 

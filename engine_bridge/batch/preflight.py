@@ -283,7 +283,10 @@ def report(found: Preflight) -> Iterator[str]:
         )
         if count
     ]
-    yield f"audio       {found.audio_seconds / 3600:.2f} h claimed" + (f" ({', '.join(notes)})" if notes else "")
+    hours = found.audio_seconds / 3600
+    yield f"audio       {f'{hours:.2f} h' if hours >= 1 else shown_time(found.audio_seconds)} claimed" + (
+        f" ({', '.join(notes)})" if notes else ""
+    )
     if found.speed is not None and found.expected_seconds is not None:
         when = "in earlier runs" if found.speed.earlier else f"on the first {found.speed.measured_seconds:.0f} s"
         yield f"speed       {found.speed.factor:.1f} times real time, measured {when}"
