@@ -12,7 +12,7 @@ TOLERANCE = 0.15
 SHORTEST_UNCOVERED = 0.6
 """Seconds of speech without text that are worth asking again; a breath or a click is shorter."""
 
-BRIDGED_PAUSE = 1.0
+BRIDGED_PAUSE = 2.0
 """Seconds between two uncovered stretches that are still asked for together."""
 
 

@@ -10,18 +10,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from audio.chunk import Chunk
-from audio.positions import samples_from_seconds
-from engine_bridge.coverage import covered_seconds, uncovered_speech
-from engine_bridge.edges import Seconds
 from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
-from engine_bridge.judgement import Attempt, judge, mean_confidence
+from engine_bridge.judgement import Attempt, judge
 from engine_bridge.language import spoken_language
 from engine_bridge.levels import level_speech
 from engine_bridge.pace import Turn
+from engine_bridge.recovery import recover
 from engine_bridge.stitch import speech_seconds
 from engine_bridge.timing import RECOVER, TimingContext
 from engine_bridge.transcript import Gap, Segment
-from engine_bridge.untimed import NO_TEXT, complete
+from engine_bridge.untimed import complete
 
 Waiting = Generator[Sequence["Future[Any]"], list[Any], "Outcome"]
 """A recognition under way: yields what it waits for, receives the results, returns the outcome."""
@@ -31,20 +29,6 @@ RETRY_BEAM = 5
 
 RETRY_TEMPERATURE = 0.4
 """Temperature of the last attempt, which breaks loops that the likeliest text falls into."""
-
-RETRY_SECONDS = (28.0, 10.0)
-"""How long the clips of the second and of the third attempt are at the most: what lies close together is first asked
-for with all its context, and what then still has no text in shorter clips."""
-
-RETRY_MARGIN = 0.2
-"""Seconds of the recording on both sides of a stretch that is sent again, within its chunk."""
-
-LEAST_CONFIDENCE = 0.6
-LEAST_COVERED = 0.5
-CERTAIN_CONFIDENCE = 0.8
-"""Text of a second attempt was asked for because the first one heard nothing there, so it has to be better than a
-guess: a mean word probability of 0.6 where it fills half of the stretch, or of 0.8 where it does not, as when most of
-the stretch is music."""
 
 
 @dataclass(frozen=True)
@@ -107,22 +91,20 @@ def recognise(
         if best.fault is None:
             break
     segments = [replace(segment, attempts=attempts, suspect=best.fault) for segment in best.segments]
-
     # Text that is not believed covers nothing, so that its speech is asked for again in shorter parts.
-    trusted = segments if best.fault is None else []
+    trusted, suspects = (segments, []) if best.fault is None else ([], segments)
     again = _again(engine, options)
     span = timing.span(RECOVER) if timing is not None else None
     try:
         if options.timestamps == "none":
-            found, gaps = yield from complete(chunk, engine, again, best, attempts, turn)
-            segments = [segment for segment in segments if segment.suspect is not None]
+            text, gaps = yield from complete(chunk, engine, again, best, attempts, turn)
         else:
-            found, gaps = yield from _recover(chunk, engine, again, speech, trusted)
+            text, gaps = yield from recover(chunk, engine, again, speech, trusted)
     finally:
         if span is not None:
             span.end()
-    kept = [segment for segment in segments if segment.suspect is None or not _overlaps(segment, found)]
-    return Outcome(tuple(sorted((*kept, *found), key=lambda segment: segment.start)), tuple(gaps))
+    kept = [segment for segment in suspects if not _overlaps(segment, text)]
+    return Outcome(tuple(sorted((*kept, *text), key=lambda segment: segment.start)), tuple(gaps))
 
 
 def _overlaps(segment: Segment, others: Sequence[Segment]) -> bool:
@@ -143,45 +125,3 @@ def _again(engine: Engine, options: DecodingOptions) -> DecodingOptions:
     if engine.capabilities.beam_search:
         again = replace(again, beam_size=max(RETRY_BEAM, options.beam_size))
     return again
-
-
-def _recover(
-    chunk: Chunk,
-    engine: Engine,
-    again: DecodingOptions,
-    speech: Sequence[Seconds],
-    segments: Sequence[Segment],
-) -> Generator[Sequence["Future[Any]"], list[Any], tuple[list[Segment], list[Gap]]]:
-    """Send the stretches without text again, each on its own, and return their text and the gaps that remain."""
-    found: list[Segment] = []
-    asked: set[Seconds] = set()
-    for attempts, longest in enumerate(RETRY_SECONDS, start=2):
-        missing = [part for part in uncovered_speech(speech, [*segments, *found], longest) if part not in asked]
-        if not missing:
-            continue
-        asked.update(missing)
-        parts = [_part(chunk, start, end) for start, end in missing]
-        results = yield [engine.submit(level_speech(part), again) for part in parts]
-        for part, (start, end), result in zip(parts, missing, results, strict=True):
-            attempt = judge(part, result, again)
-            if _holds(attempt, start, end):
-                found += [replace(segment, attempts=attempts) for segment in attempt.segments]
-    gaps = [Gap(start, end, NO_TEXT) for start, end in uncovered_speech(speech, [*segments, *found])]
-    return found, gaps
-
-
-def _holds(attempt: Attempt, start: float, end: float) -> bool:
-    """Tell whether text of a second attempt is good enough to fill a stretch that the first one left empty."""
-    if attempt.fault is not None:
-        return False
-    confidence = mean_confidence(attempt.segments)
-    if confidence is not None and not LEAST_CONFIDENCE <= confidence < CERTAIN_CONFIDENCE:
-        return confidence >= CERTAIN_CONFIDENCE
-    return covered_seconds([(start, end)], attempt.segments) >= LEAST_COVERED * (end - start)
-
-
-def _part(chunk: Chunk, start: float, end: float) -> Chunk:
-    """Return the piece of a chunk around a stretch, as a chunk of its own."""
-    rate = chunk.sample_rate
-    margin = samples_from_seconds(RETRY_MARGIN, rate)
-    return chunk.excerpt(samples_from_seconds(start, rate) - margin, samples_from_seconds(end, rate) + margin)

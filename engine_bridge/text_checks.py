@@ -226,9 +226,9 @@ def echoes_prompt(text: str, prompt: str) -> bool:
     said, told = words_of(text), words_of(prompt)
     if min(_weight(said), _weight(told)) < _ECHO_WORDS:
         return False
-    if _count_of(said, told):
+    if count_of(said, told):
         return True
-    return _count_of(told, said) * len(told) >= 0.75 * len(said)
+    return count_of(told, said) * len(told) >= 0.75 * len(said)
 
 
 def why_suspect(text: str, seconds: float, prompt: str | None = None) -> str | None:
@@ -280,8 +280,20 @@ def _weight(words: Sequence[str]) -> float:
     return sum(0.5 if is_spaceless(word[0]) else 1.0 for word in words)
 
 
-def _count_of(part: Sequence[str], whole: Sequence[str]) -> int:
-    """Count how often `part` stands in `whole`, word by word, without overlap."""
+def count_of(part: Sequence[str], whole: Sequence[str]) -> int:
+    """Count how often some words stand in others.
+
+    Parameters
+    ----------
+    part, whole : sequence of str
+        As `words_of` gives them; `part` has at least one.
+
+    Returns
+    -------
+    int
+        How often `part` stands in `whole`, word by word, without overlap.
+
+    """
     count = index = 0
     while index + len(part) <= len(whole):
         if list(whole[index : index + len(part)]) == list(part):

