@@ -1,14 +1,19 @@
 """Which recordings a job's inputs stand for."""
 
 import errno
+import glob
 import io
+import itertools
 import os
 import sys
 import tracemalloc
 from itertools import islice
+from pathlib import Path
 
 import fsspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from audio import AudioFileNotFoundError, load_audio
 from engine_bridge.batch.folders import Pattern
@@ -37,6 +42,22 @@ def tree(tmp_path, monkeypatch):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"sound")
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def forest(tmp_path_factory):
+    """Folders three deep of every mixture of names, to stand in."""
+    root = tmp_path_factory.mktemp("forest")
+    for depth in range(4):
+        for folders in itertools.product(("a", "b", "bb", ".h"), repeat=depth):
+            folder = root.joinpath(*folders)
+            folder.mkdir(exist_ok=True)
+            for name in ("x.wav", ".y.wav", "z.txt"):
+                (folder / name).touch()
+    before = Path.cwd()
+    os.chdir(root)
+    yield root
+    os.chdir(before)
 
 
 @pytest.fixture
@@ -187,6 +208,15 @@ class TestPatterns:
         name, reason = failure("talks/*.opus")
         assert name == "*.opus"
         assert reason.startswith("talks/*.opus: there is no such file, and no recording that fits it")
+
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(st.lists(st.sampled_from(["**", "*", "?", "a", "b*", "[ab]", ".h", ".*"]), max_size=3))
+    def test_it_finds_what_python_does(self, forest, parts):
+        pattern = "/".join([*parts, "*.wav"])
+        expected = {path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)}  # noqa: PTH207, PTH113
+        recordings = [source for _, source in found(pattern) if isinstance(source, str)]
+        assert len(recordings) == len(set(recordings))
+        assert set(recordings) == expected
 
     def test_it_enters_only_folders_that_can_hold_something(self):
         pattern = Pattern(["a*", "x", "*.wav"])
