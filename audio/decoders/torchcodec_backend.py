@@ -13,25 +13,16 @@ from audio.info import AudioInfo, StreamInfo
 from audio.selection import EVERYTHING, Selection, find_track, several_tracks
 from audio.source import Source
 
-_WINDOW_SECONDS = 0.7537
-"""Length of the ranges that are decoded one after the other: so short that their samples stay in a core's cache until
-they are mixed, and that with its last frame none is longer than a block may be.
+_BATCH_SECONDS = 0.5
+"""Frames, of a few milliseconds each, are joined to about this length: so short that their samples stay in a core's
+cache until they are mixed."""
 
-It is no multiple of a usual frame's length. torchcodec stops where the end of a range falls into the frame at hand; at
-an end between two frames it may miss that, and decode to the end of the file for nothing.
-"""
-
-_WINDOW_VALUES = 1 << 23
-"""At most about this many samples of all channels in a range (32 MiB), whatever rate and channels a header states."""
+_LEAST_FRAMES = 1 << 12
+"""At least so many samples of each channel are joined, whatever rate a header states: at 1 Hz each codec frame would
+come on its own."""
 
 _ROUNDING_SECONDS = 0.002
 """Matroska, Flash and ASF round the times of frames and their lengths to milliseconds."""
-
-_RUN_UP_SECONDS = 0.25
-"""How much earlier a fresh decoder begins: what it gives first is timed by whole pages of Ogg, and has to be cut."""
-
-_LONGEST_GAP_SECONDS = 3600.0
-"""Where nothing more is found for this long in a stream that states no length, it has ended."""
 
 # torchcodec keeps a frame when its timestamps fall into the range asked for. Codecs whose packets hold several frames,
 # or frames without timestamps, lose audio that way without an error (measured: ADPCM, Monkey's Audio, Musepack,
@@ -45,7 +36,7 @@ _MATROSKA = b"\x1a\x45\xdf\xa3"
 
 
 class TorchCodecDecoder(DecoderBase):
-    """Decodes one range of time after the other, without going back."""
+    """Decodes frame by frame, without going back."""
 
     def __init__(self, source: Source, selection: Selection = EVERYTHING) -> None:
         from torchcodec.decoders import AudioDecoder
@@ -74,15 +65,6 @@ class TorchCodecDecoder(DecoderBase):
             self._reader.close()
             raise
 
-    def _reopen(self) -> None:
-        """Begin anew with the same stream."""
-        from torchcodec.decoders import AudioDecoder
-
-        stream = int(self._decoder.stream_index)
-        self._reader.close()
-        self._reader = self._source.open()
-        self._decoder = AudioDecoder(self._reader, stream_index=stream)
-
     def _opened(self, kind: Any) -> Any:
         try:
             return kind(self._reader)
@@ -95,7 +77,7 @@ class TorchCodecDecoder(DecoderBase):
         """Return the audio tracks; torchcodec says nothing of their languages, and which one is the default."""
         from torchcodec import _core
 
-        streams = _core.get_container_metadata(self._decoder._decoder).streams  # noqa: SLF001 - see `_frames`
+        streams = _core.get_container_metadata(self._decoder._decoder).streams  # noqa: SLF001 - there is no other way
         return tuple(
             StreamInfo(index, str(each.codec), int(each.sample_rate or 0), int(each.num_channels or 0))
             for index, each in enumerate(streams)
@@ -147,89 +129,64 @@ class TorchCodecDecoder(DecoderBase):
         return None
 
     def blocks(self) -> Iterator[Block]:
-        """Yield up to one second at a time."""
+        """Yield about half a second at a time, and never more than a second."""
+        import torch
+
         rate = self._info.sample_rate
-        for window in self._windows():
-            for start in range(0, len(window), rate):
-                yield window[start : start + rate]
-
-    def _windows(self) -> Iterator[Block]:
-        """Yield ranges of whole frames, each beginning where the one before ended."""
-        rate, claimed = self._info.sample_rate, self._info.claimed_duration
-        begin = max(self._info.start_time, 0.0)
-        end = begin + claimed if claimed is not None else None
-        usual = min(_WINDOW_SECONDS, _WINDOW_VALUES / (rate * self._info.channels))
-        start, width = self._first_start(), usual
-        stop = begin + width
-        while True:
-            last = end is not None and stop >= end
-            found = self._frames(start, stop)
-            if found is None and not last:
-                # At some page borders of Ogg a decoder that goes on finds nothing where a fresh one does.
-                self._reopen()
-                found = self._frames(start - _RUN_UP_SECONDS, stop)
-            # What lies before time zero is the encoder's run-up, which players skip. What lies before a later start
-            # was given already.
-            samples, time = self._trimmed(*found, max(start, 0.0)) if found is not None else (None, 0.0)
-            if samples is not None and len(samples):
-                yield samples
-                reached = time + len(samples) / rate
-                start, width = (stop if last else self._next_start(start, stop, reached)), usual
-            elif last or width > _LONGEST_GAP_SECONDS:
-                return
-            else:
-                width = 2 * width
-            stop = start + width
-
-    def _first_start(self) -> float:
-        """Return where the first range begins: before time zero, to catch a first frame at zero that has no length.
-
-        AAC in Matroska has such a frame as well, but there it is the encoder's run-up, which FFmpeg before version 8
-        does not skip.
-        """
-        run_up = self._matroska and self._info.codec == "aac"
-        return 0.0 if run_up else -1.0
-
-    def _trimmed(self, samples: Block, time: float, earliest: float) -> tuple[Block, float]:
-        """Drop what lies before a time: the frames of a range may begin before it, or seem to by rounded timestamps."""
-        if earliest - time <= _ROUNDING_SECONDS:
-            return samples, time
-        return samples[round((earliest - time) * self._info.sample_rate) :], earliest
-
-    def _next_start(self, start: float, stop: float, end: float) -> float:
-        """Return where the next range begins, so that no frame is given twice.
-
-        A range gives each frame that begins before its stop. Without gaps the frames end at or behind it, and the next
-        range begins where they end. With a gap, only the frame across the stop can tell where to go on.
-        """
-        rate = self._info.sample_rate
-        if end >= stop - 0.5 / rate:
-            return max(end, start + 1.0 / rate)
-        across = self._frames(stop, stop + 1.0 / rate)
-        if across is None:
-            return end
-        return max(across[1] + len(across[0]) / rate, stop) if across[1] < stop else stop
-
-    def _frames(self, start: float, stop: float) -> tuple[Block, float] | None:
-        """Return the whole frames that overlap a range of time, and the time of the first; None at the end.
-
-        The public method cuts frames at the ends of the range by their timestamps. Where a container rounds these to
-        milliseconds, samples would be lost or doubled at each cut; whole frames have no such cut.
-        """
-        from torchcodec import _core
-
+        enough = max(round(_BATCH_SECONDS * rate), _LEAST_FRAMES)
         with translated(self._source, "torchcodec"):
+            for held in self._batches(enough):
+                block: Block = (held[0] if len(held) == 1 else torch.cat(held, 1)).numpy().T
+                for start in range(0, len(block), rate):
+                    yield block[start : start + rate]
+
+    def _batches(self, enough: int) -> Iterator[list[Any]]:
+        """Yield the samples of the codec's frames, as lists of tensors of shape (channels, samples).
+
+        One frame at a time is asked for, as what a range of time holds is bounded by nothing: the times in a file may
+        be false, and the public method decodes until they reach the end of the range.
+
+        Parameters
+        ----------
+        enough : int
+            From how many samples of each channel on a list is complete.
+
+        """
+        from torch import ops
+
+        next_frame = ops.torchcodec_ns.get_next_frame.default
+        decoder = self._decoder._decoder  # noqa: SLF001 - see above; the backend's trial run covers it
+        held: list[Any] = []
+        count, begun = 0, False
+        while True:
             try:
-                data, first = _core.get_frames_by_pts_in_range_audio(
-                    self._decoder._decoder,  # noqa: SLF001 - see above; the backend's trial run covers it
-                    start_seconds=start,
-                    stop_seconds=stop,
-                )
-            except RuntimeError as error:
-                if "No audio frames were decoded" in str(error):
-                    return None
-                raise
-            return data.numpy().T, float(first)
+                samples, time, length = next_frame(decoder)
+            except IndexError:  # there are no more
+                break
+            if not begun:
+                samples, begun = self._behind_run_up(samples, float(time), float(length))
+            channels, frames = samples.shape
+            if channels != self._info.channels:
+                raise UnreadableAudioError(self._source.name, "torchcodec does not follow its change of channels")
+            held.append(samples)
+            count += frames
+            if count >= enough:
+                yield held
+                held, count = [], 0
+        if count:
+            yield held
+
+    def _behind_run_up(self, samples: Any, time: float, length: float) -> tuple[Any, bool]:
+        """Drop what lies before time zero, the encoder's run-up, which players skip; return whether that is over.
+
+        AAC in Matroska has its run-up at zero, in a frame without a length, which FFmpeg before version 8 does not
+        skip.
+        """
+        if self._matroska and self._info.codec == "aac" and time <= 0.0 and time + length <= 0.0:
+            return samples[:, :0], False
+        if time >= -_ROUNDING_SECONDS:
+            return samples, True
+        return samples[:, round(-time * self._info.sample_rate) :], False
 
     def close(self) -> None:
         """Let go of the decoder and close the file."""
