@@ -76,6 +76,7 @@ def transcribe_on_ray(
     *,
     address: str | None = None,
     engine: str = DEFAULT_SPEC,
+    engine_args: Mapping[str, Any] | None = None,
     engines: int | None = None,
     cpus_per_engine: float = 1,
     gpus_per_engine: float | None = None,
@@ -101,6 +102,8 @@ def transcribe_on_ray(
         As `parse_address` gives it. Where Ray is in use already in this process, that cluster is used.
     engine : str
         A specification for `open_engine`, opened on the workers.
+    engine_args : mapping or None
+        What `open_engine` takes by name beside it.
     engines : int or None
         How many; None for as many as the cluster has room for, started as they are needed.
     cpus_per_engine : float
@@ -141,7 +144,7 @@ def transcribe_on_ray(
     asked = Asked(**{each.name: settings[each.name] for each in fields(Asked)})
     with ExitStack() as stack:
         ray = stack.enter_context(connected(address))
-        kind = placed(ray, Engines(engine, {}, engines, cpus_per_engine, 0), gpus_per_engine)
+        kind = placed(ray, Engines(engine, engine_args or {}, engines, cpus_per_engine, 0), gpus_per_engine)
         contract = agreed(ray, kind, asked)
         cut = Cut(
             contract.capabilities.sample_rate,

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,6 +28,9 @@ it is taken."""
 
 MOST_READERS = 2_000
 """Tasks of reading in a window; each reads its recordings one after the other."""
+
+PATIENCE_SECONDS = 10.0
+"""How long a cluster's address may take to answer."""
 
 Stage = Literal["contents", "votes", "pieces"]
 
@@ -140,10 +144,10 @@ def placed(ray: Any, engines: Engines, gpus: float | None) -> Engines:
     resources = ray.cluster_resources()
     if gpus is None:
         gpus = 1 if resources.get("GPU") and not elsewhere else 0
-    arguments = {}
+    arguments = engines.arguments
     if engines.spec.startswith("embedded") and not gpus:
         # An embedded engine would otherwise take all cores of its machine for its own.
-        arguments = {"device": "cpu", "workers": max(1, int(engines.cpus))}
+        arguments = {"device": "cpu", "workers": max(1, int(engines.cpus)), **arguments}
     found = replace(engines, gpus=gpus, arguments=arguments)
     wanted = (found.count or 1) * found.cpus
     if wanted + 1 > resources.get("CPU", 0):
@@ -184,6 +188,7 @@ def connected(address: str | None) -> Iterator[Any]:
         yield ray
         return
     try:
+        _look_for(address)
         _join(ray, address)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise ClusterError(
@@ -194,6 +199,13 @@ def connected(address: str | None) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _look_for(address: str | None) -> None:
+    """Raise OSError where nothing answers at a client's address; Ray itself waits half a minute for it."""
+    if address is not None and address.startswith("ray://"):
+        host, _, port = address.removeprefix("ray://").rpartition(":")
+        socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE_SECONDS).close()
 
 
 def _join(ray: Any, address: str | None) -> None:
