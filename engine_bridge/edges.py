@@ -42,6 +42,12 @@ closure of a "t" or "k", unless the next word follows on it."""
 
 _PAUSE_FRAMES = round(PAUSE_SECONDS / FRAME_SECONDS)
 
+FADED_ONSET = 0.3
+"""How far before a word's first loud sound its soft onset is looked for, behind a dip that is too short for a pause."""
+
+LEAST_APART = 0.2
+"""What sounds less than this after a word has been spoken may be its end, and is no other word's onset."""
+
 REACH_SECONDS = 0.5
 EARLIEST_SECONDS = 1.0
 """How far a word's start or end is moved: alignment is seldom more late than this, and a word of a new sentence seldom
@@ -211,7 +217,9 @@ def settle_edges(segments: Sequence[ClipSegment], levels: Levels) -> list[ClipSe
             continue
         following = levels.end
         if after is not None:
-            following = _start_near(after, levels.start if before is None else before.start + FRAME_SECONDS, levels)
+            earliest = levels.start if before is None else before.start + FRAME_SECONDS
+            spoken = earliest if before is None else min(before.start + usual_length(before.text), before.end)
+            following = _start_near(after, earliest, spoken, levels)
             words[index] = replace(after, start=following, end=max(following, after.end))
         if before is not None:
             end = min(_end_near(before, following, levels), following)
@@ -264,8 +272,11 @@ def _may_pause(before: ClipWord, after: ClipWord, levels: Levels) -> bool:
     )
 
 
-def _start_near(word: ClipWord, earliest: float, levels: Levels) -> float:
-    """Return where a word begins: behind the last pause before the middle of it."""
+def _start_near(word: ClipWord, earliest: float, spoken: float, levels: Levels) -> float:
+    """Return where a word begins: behind the last pause before the middle of it.
+
+    A dip is no pause where the word before it, `spoken` by then, cannot explain what sounds before the dip.
+    """
     inside = levels.frame(word.start + 0.1)
     # The word is at one end or the other of its time: begun late in it, or drawn out before it.
     late = levels.between(max(word.end - usual_length(word.text), word.start), word.end + PAUSE_SECONDS)
@@ -282,7 +293,8 @@ def _start_near(word: ClipWord, earliest: float, levels: Levels) -> float:
     run = 0
     for frame in range(inside - 1, levels.frame(max(word.start - REACH_SECONDS, earliest)) - 1, -1):
         run = run + 1 if quiet[frame] else 0
-        if run * FRAME_SECONDS >= PAUSE_SECONDS:
+        closure = levels.time(frame) > max(spoken + LEAST_APART, word.start - FADED_ONSET)
+        if run * FRAME_SECONDS >= (LONGEST_CLOSURE if closure else PAUSE_SECONDS):
             return levels.time(frame + run)
     return word.start
 
