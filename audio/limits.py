@@ -184,6 +184,5 @@ class Deadline:
 
 
 def _exceeded(source: str, reason: str, field: str, value: str) -> LimitExceededError:
-    return LimitExceededError(
-        source, f"{reason} than the limit of {value} allows; raise {field} of the DecodeLimits if you trust it", field
-    )
+    remedy = f"raise {field} of the DecodeLimits, or --limit {field}=..., if you trust it"
+    return LimitExceededError(source, f"{reason} than the limit of {value} allows; {remedy}", field)

@@ -33,6 +33,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 HANG_SECONDS = 10.0
+
+START_SECONDS = 600.0
+"""A worker loads every library first, PyTorch among them, which takes minutes at the lowest priority."""
 MEMORY = 512 << 20
 """Bytes by which a decode may raise the worker's peak; address space is bounded at twice that."""
 
@@ -240,7 +243,7 @@ class Worker:
         self._said = b""
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._process.stdout, selectors.EVENT_READ)
-        first = self._line(120.0)
+        first = self._line(START_SECONDS)
         if first is None or "backends" not in first:
             raise RuntimeError(f"the worker did not start: run {__file__} --worker to see why")
         self.backends = [*first["backends"], "auto"]

@@ -1,6 +1,8 @@
 """What the command's options take: lists, terms, times, tracks and channels, each checked as it is read."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,16 @@ SHARDS = ("webdataset", "parquet", "lhotse")
 """The forms of shards."""
 
 TIMELINES = ("container", "file")
+
+LIMITS = (
+    "max_encoded_bytes",
+    "max_seconds",
+    "max_decoded_bytes",
+    "max_channels",
+    "max_sample_rate",
+    "max_open_seconds",
+)
+"""The fields of `audio.DecodeLimits`, which is imported only where one is given: --help should not wait for it."""
 
 
 class FormatList(click.ParamType[tuple[str, ...]]):
@@ -102,6 +114,52 @@ class Channels(click.ParamType[int | str]):
         return int(text) if text.isdecimal() else text
 
 
+class Limit(click.ParamType[tuple[str, float | None]]):
+    """One limit on what a decode may cost, and its value."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float | None]:
+        """Return the name of a field of `DecodeLimits` and its value, None for no limit."""
+        if isinstance(value, tuple):
+            return value
+        name, _, given = (part.strip().lower() for part in str(value).partition("="))
+        if name not in LIMITS:
+            self.fail(f"{value!r}: give NAME=VALUE, with one of the names {', '.join(LIMITS)}", param, ctx)
+        if given == "none":
+            return name, None
+        try:
+            number = float(given) if name.endswith("_seconds") else int(given)
+        except ValueError:
+            number = 0
+        if not 0 < number < inf:
+            whole = "" if name.endswith("_seconds") else "whole "
+            self.fail(f"{value!r}: give a {whole}number above 0, or none for no limit", param, ctx)
+        return name, number
+
+
+def limit_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that bound what the decoding of a recording may cost: limit and isolate."""
+    for option in (
+        click.option(
+            "--isolate",
+            is_flag=True,
+            help="Decode each recording in a process of its own, so that one that crashes a decoder, hangs it or "
+            "floods its memory costs itself only.",
+        ),
+        click.option(
+            "--limit",
+            "limit",
+            type=Limit(),
+            multiple=True,
+            help="Decode no more than this of a recording, such as max_seconds=7200, and fail it beyond; again for "
+            f"other limits. Names: {', '.join(LIMITS)}. none lifts a limit.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that choose a part of a recording: track, from, to and timeline."""
     for option in (
@@ -171,4 +229,31 @@ def selection_of(options: dict[str, Any]) -> dict[str, Any]:
     chosen = {name: options.pop(name) for name in ("track", "from_seconds", "to_seconds", "timeline")}
     if chosen["to_seconds"] is not None and chosen["to_seconds"] <= chosen["from_seconds"]:
         raise click.UsageError("--to is not after --from: the range holds nothing")
+    return chosen
+
+
+def limits_of(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the values of `limit_options` out of a command's options.
+
+    Parameters
+    ----------
+    options : dict
+        The command's options; "limit" and "isolate" are removed from it.
+
+    Returns
+    -------
+    chosen : dict
+        "limits", those for one's own files with what was given in their place, and "isolation", as `open_stream` takes
+        them. Each only where it was asked for, so that the defaults stay those of the library.
+
+    """
+    from audio.isolation import Isolation
+    from audio.limits import DecodeLimits
+
+    given, isolate = dict(options.pop("limit")), options.pop("isolate")
+    chosen: dict[str, Any] = {}
+    if given:
+        chosen["limits"] = replace(DecodeLimits.generous(), **given)
+    if isolate:
+        chosen["isolation"] = Isolation()
     return chosen

@@ -190,8 +190,10 @@ class WindowResampler(BlockResampler):
     def __init__(self, source_rate: int, target_rate: int, context_frames: int) -> None:
         divisor = gcd(source_rate, target_rate)
         self.up, self.down = target_rate // divisor, source_rate // divisor
-        steps = max(1, round(source_rate * BLOCK_SECONDS / self.down))
         context_steps = -(-context_frames // self.down)
+        # At rates of a few Hz the context is far longer than half a second: a block as long as it keeps the work for a
+        # window to three times that for its block.
+        steps = max(1, round(source_rate * BLOCK_SECONDS / self.down), context_steps)
         super().__init__(source_rate, target_rate, steps * self.down, delay=context_steps * self.up)
         self._context = context_steps * self.down
         self._kept = slice(context_steps * self.up, (context_steps + steps) * self.up)

@@ -6,6 +6,7 @@ import sys
 import time
 import tracemalloc
 from dataclasses import fields
+from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 
@@ -127,8 +128,8 @@ def test_the_message_is_one_sentence_with_source_limit_value_and_remedy(tmp_path
     path.write_bytes(written(signal(2.0)))
     _, error = taken(path, max_seconds=1.5)
     assert str(error) == (
-        f"{path}: the audio is longer than the limit of 1.5 s allows; raise max_seconds of the DecodeLimits if you "
-        "trust it"
+        f"{path}: the audio is longer than the limit of 1.5 s allows; raise max_seconds of the DecodeLimits, or "
+        "--limit max_seconds=..., if you trust it"
     )
     assert error.source == str(path)
 
@@ -325,3 +326,43 @@ def test_a_text_that_claims_to_be_long_costs_nothing():
         except AudioError:
             continue
     assert time.process_time() - began < 5.0
+
+
+def opus_all_at_once(packets):
+    """Matroska with twenty milliseconds of Opus, again and again, all timed to its first fifth of a second."""
+    file = io.BytesIO()
+    with av.open(file, "w", format="matroska") as output:
+        stream = output.add_stream("libopus", rate=48_000, layout="mono")
+        stream.bit_rate = 128_000
+        noise = np.random.default_rng(0).uniform(-0.5, 0.5, (1, 960 * 8)).astype(np.float32)
+        frame = av.AudioFrame.from_ndarray(noise, format="flt", layout="mono")
+        frame.sample_rate = 48_000
+        encoded = [*stream.encode(frame), *stream.encode(None)]
+        for number in range(packets):
+            packet = av.Packet(bytes(encoded[4]))
+            packet.stream, packet.time_base = stream, Fraction(1, 1000)
+            packet.pts = packet.dts = 200 * number // packets
+            output.mux(packet)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("backend", ["torchcodec", "pyav"])
+def test_false_times_do_not_make_the_first_block_the_whole_file(backend):
+    """A limit can look at what was decoded only between blocks."""
+    data = opus_all_at_once(20_000)
+    read = []
+
+    class Counted(io.BytesIO):
+        def read(self, size=-1):
+            found = super().read(size)
+            read.append(len(found))
+            return found
+
+    try:
+        decoder = open_decoder(Counted(data), backend)
+    except BackendUnavailableError as error:
+        pytest.skip(str(error))
+    with decoder:
+        assert sum(read) < len(data) / 2
+        assert sum(len(block) for block in islice(decoder.blocks(), 50)) / 48_000 > 10
+        assert sum(read) < len(data)

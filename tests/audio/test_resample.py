@@ -19,6 +19,7 @@ from audio.resample import (
     resampled_frames,
     resampler_problem,
 )
+from audio.resamplers.blocks import WindowResampler
 
 # By name: the package exports the function of the same name.
 resample_module = import_by_name("audio.resample")
@@ -220,6 +221,15 @@ class TestRates:
             open_resampler(rate, 16_000)
         with pytest.raises(ResampleError, match="the target sample rate is"):
             open_resampler(16_000, rate)
+
+    @pytest.mark.parametrize("rate", [1, 7])
+    def test_of_a_few_hertz_are_converted_in_blocks_that_outweigh_their_context(self, implementation, rate):
+        """Half a second is less than a sample; a window of 137 for each sample at 1 Hz would take hours for a file."""
+        resampler = open_resampler(rate, 16_000, implementation=implementation)
+        found = len(resampler.process(np.ones(8, np.float32))) + len(resampler.flush())
+        assert found == resampled_frames(8, rate, 16_000)
+        if isinstance(resampler, WindowResampler):
+            assert len(resampler._window) <= 3 * resampler.block_frames
 
     @pytest.mark.parametrize("rate", [np.int64(16_000), np.uint32(16_000), 16_000])
     def test_may_be_any_integer(self, rate):
