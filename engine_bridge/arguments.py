@@ -198,7 +198,8 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--results",
             type=click.Path(dir_okay=False, path_type=Path),
-            help="Write all results to one table as well, .jsonl or .parquet, in the order of the inputs.",
+            help="Write all results to one table as well, .jsonl or .parquet, in the order of the inputs; with --on, "
+            "as they are done.",
         ),
         click.option(
             "--report",

@@ -59,8 +59,6 @@ class JobOptions:
         if output is None:
             for name in (name for name, value in given.items() if value):
                 raise click.UsageError(f"{name} needs a folder to write to: add -o DIR")
-        if self.restart and self.cluster:
-            raise click.UsageError("--restart is not for clusters: remove the folder's .auricle, or choose another")
 
 
 @dataclass(frozen=True)
@@ -232,7 +230,9 @@ class TranscribeCommand:
                 address=parse_address(self.job.cluster or ""),
                 engine=self.engine,
                 journal=job.journal,
+                restart=self.job.restart,
                 retry_failed=self.job.retry_failed,
+                on_progress=screen.update,
                 **self.options,
             )
         from engine_bridge.batch.many import transcribe_many
