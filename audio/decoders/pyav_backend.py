@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, BinaryIO
 
 from audio.decoders.base import FOREIGN_ERRORS, BackendBase, DecoderBase, brief, translated
+from audio.decoders.mp4_edits import plain_edits
 from audio.decoders.ogg_links import link_offsets
 from audio.decoders.protocol import Block
 from audio.decoders.pyav_clock import PREROLL_SECONDS, Clock, Grid, Seeker, is_clocked, lead_of, silent_blocks, time_of
@@ -35,6 +36,9 @@ _CONTAINERS = (
     "w64 wav wc3movie wsd wtv wv wve xa xwma"
 )
 _OPTIONS = {"format_whitelist": ",".join(_CONTAINERS.split()), "protocol_whitelist": ""}
+
+_PLAIN_EDITS = {"advanced_editlist": "0"}
+"""For files of which `plain_edits` gives the lengths: FFmpeg's index of packets is then not held twice."""
 
 # Endings that help FFmpeg to recognise a file whose beginning is damaged or behind a foreign tag. Others are withheld:
 # it would take a file for raw samples or a picture by its ending alone.
@@ -73,6 +77,7 @@ class PyAVDecoder(DecoderBase):
         self._bad_packets = 0
         self._bad_read: str | None = None
         self._links = link_offsets(source)
+        self._edits = plain_edits(source)
         try:
             container, stream = self._begin()
             super().__init__(self._describe(container, stream))
@@ -125,9 +130,15 @@ class PyAVDecoder(DecoderBase):
         stop = self._links[number + 1] if number + 1 < len(self._links) else None
         ending = PurePath(self._source.path or "").suffix.lower()
         self._reader = _Named(self._source.open(self._links[number], stop), ending)
-        container = av.open(self._reader, "r", options=_OPTIONS, metadata_errors="ignore", buffer_size=READ_SIZE)
+        options = _OPTIONS if self._edits is None else {**_OPTIONS, **_PLAIN_EDITS}
+        container = av.open(self._reader, "r", options=options, metadata_errors="ignore", buffer_size=READ_SIZE)
         self._container = container
         stream = self._choose(container)
+        streams = container.streams.audio
+        if self._edits is not None and (stream.codec_context.name != "aac" or len(streams) != len(self._edits)):
+            # Of other codecs FFmpeg skips the run-up only in its general treatment of edit lists.
+            self._edits = None
+            return self._open_link(number)
         stream.codec_context.thread_count = 1
         return container, stream
 
@@ -164,12 +175,31 @@ class PyAVDecoder(DecoderBase):
             sample_rate=rate,
             channels=layout.nb_channels,
             channel_layout=layout.name,
-            claimed_duration=_claim(container, stream, self._lead) if len(self._links) == 1 else None,
+            claimed_duration=self._claim(container, stream) if len(self._links) == 1 else None,
             start_time=float(stream.start_time * stream.time_base) if stream.start_time and stream.time_base else 0.0,
             streams=tuple(_stream_info(each) for each in container.streams.audio),
             backend="pyav",
-            track=next(number for number, each in enumerate(container.streams.audio) if each.index == stream.index),
+            track=_number_of(stream, container),
         )
+
+    def _claim(self, container: InputContainer, stream: AudioStream) -> float | None:
+        """Return the length that the stream states, else the container's, in seconds, with silence before it or not."""
+        import av
+
+        edited = self._edits[_number_of(stream, container)] if self._edits is not None else None
+        if edited is not None:
+            duration = edited + self._lead
+        elif stream.duration and stream.time_base:
+            duration = float(stream.duration * stream.time_base) + self._lead
+        elif container.duration:
+            duration = container.duration / av.time_base
+            if not self._lead and stream.start_time and stream.time_base:
+                # The container's length counts from its earliest stream, and so from before a stream that begins late.
+                begin = (container.start_time or 0) / av.time_base
+                duration -= max(float(stream.start_time * stream.time_base) - begin, 0.0)
+        else:
+            return None
+        return duration if duration > 0 else None
 
     def _packets(self, container: InputContainer, stream: AudioStream) -> Iterator[Packet[AudioStream]]:
         """Yield packets; where reading one fails, go on behind it."""
@@ -257,21 +287,9 @@ class PyAVDecoder(DecoderBase):
             self._reader.close()
 
 
-def _claim(container: InputContainer, stream: AudioStream, lead: float) -> float | None:
-    """Return the length that the stream states, else the container's, in seconds, with silence before it or without."""
-    import av
-
-    if stream.duration and stream.time_base:
-        duration = float(stream.duration * stream.time_base) + lead
-    elif container.duration:
-        duration = container.duration / av.time_base
-        if not lead and stream.start_time and stream.time_base:
-            # The container's length counts from its earliest stream, and so from before a stream that begins late.
-            begin = (container.start_time or 0) / av.time_base
-            duration -= max(float(stream.start_time * stream.time_base) - begin, 0.0)
-    else:
-        return None
-    return duration if duration > 0 else None
+def _number_of(stream: AudioStream, container: InputContainer) -> int:
+    """Return which of a container's audio tracks a stream is."""
+    return next(number for number, each in enumerate(container.streams.audio) if each.index == stream.index)
 
 
 def _stream_info(stream: AudioStream) -> StreamInfo:
