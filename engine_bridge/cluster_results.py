@@ -232,7 +232,6 @@ class Collector:
         transcript = merged(transcripts) if len(names) > 1 else transcripts[names[0]]
         if self._journal is not None and entry.number is not None:
             self._journal.finish(entry.number, transcript)
-            transcript = self._journal.transcript(entry.number)
         return self._result(entry, None, transcript, duration=transcript.duration - transcript.start)
 
     def _result(
@@ -244,14 +243,14 @@ class Collector:
         known: bool = False,
         duration: float | None = None,
     ) -> RecordingResult:
-        journal, number = self._journal, entry.number
+        """Return a result; what the journal holds is read from there when it is asked for, rounded as it is there."""
         kept = None
-        if known and failure is None and journal is not None and number is not None:
-            kept = partial(_kept, journal, number, entry.order.name)
+        if failure is None and self._journal is not None and entry.number is not None:
+            kept = partial(_kept, self._journal, entry.number, entry.order.name)
         return RecordingResult(
             entry.recording,
             entry.position,
-            transcript=transcript or kept,
+            transcript=kept or transcript,
             failure=failure,
             fingerprint=entry.fingerprint,
             known=known,
