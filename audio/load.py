@@ -17,16 +17,29 @@ logger = logging.getLogger(__name__)
 _FIRST_CAPACITY = 1 << 20
 _GROWTH = 1.125
 
+_MOST_TRUSTED = 1 << 24
+"""What a header claims is set aside at once up to this many samples (64 MiB), of which only those that come take
+memory."""
+
 
 class _Samples:
     """One growing array.
 
     It grows by an eighth at a time and in place, so that the peak stays near the size of the result; joining a list of
     blocks at the end would take twice that.
+
+    Parameters
+    ----------
+    claimed : float or None
+        How many seconds there may be.
+    sample_rate : int
+        Samples per second.
+
     """
 
-    def __init__(self) -> None:
-        self._buffer = np.empty(0, dtype=np.float32)
+    def __init__(self, claimed: float | None, sample_rate: int) -> None:
+        expected = int(min((claimed or 0.0) * sample_rate + 1, _MOST_TRUSTED))
+        self._buffer = np.empty(expected, dtype=np.float32)
         self._length = 0
 
     def append(self, samples: NDArray[np.float32]) -> None:
@@ -104,7 +117,6 @@ def _load_mono(
     source: Source, sr: int | None, backend: str, limits: DecodeLimits, wanted: Selection
 ) -> tuple[NDArray[np.float32], int, list[str]]:
     """Return the mix of all channels."""
-    samples = _Samples()
     with open_stream(
         source,
         sr,
@@ -115,6 +127,7 @@ def _load_mono(
         to_seconds=wanted.stop,
         timeline=wanted.timeline,
     ) as stream:
+        samples = _Samples(stream.info.claimed_duration, stream.sample_rate)
         for block in stream:
             samples.append(block)
         return samples.finish(), stream.sample_rate, stream.warnings
@@ -128,7 +141,7 @@ def _load_channels(
         source_rate = decoder.info.sample_rate
         sample_rate = source_rate if sr is None else sr
         resamplers = [open_resampler(source_rate, sample_rate) for _ in range(decoder.info.channels)]
-        channels = [_Samples() for _ in resamplers]
+        channels = [_Samples(decoder.info.claimed_duration, sample_rate) for _ in resamplers]
         for block in decoder.blocks():
             for index, (resampler, samples) in enumerate(zip(resamplers, channels, strict=True)):
                 samples.append(resampler.process(block[:, index]))

@@ -53,9 +53,11 @@ def _auricle(backend: str, workers: int) -> Decode:
     sys.path.insert(0, str(ROOT))
     import numpy as np
 
-    from audio import open_stream
+    from audio import load_audio, open_stream
 
     def decode(path: str) -> Any:
+        if workers == 1:
+            return load_audio(path, sr=RATE, backend=backend)[0]
         with open_stream(path, RATE, backend=backend, workers=workers) as stream:
             return np.concatenate(list(stream))
 
