@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from audio.errors import BackendUnavailableError
 from engine_bridge.errors import EngineBridgeError, EngineSpecError, UnsupportedOptionError
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class TranscribeCommand:
             return self._look() if self.dry_run else self._print() if self.output is None else self._write(self.output)
         except UnsupportedOptionError as error:
             raise click.UsageError(str(error)) from error
-        except EngineBridgeError as error:
+        except (EngineBridgeError, BackendUnavailableError) as error:
             self.tell(str(error))
             return 1
         except KeyboardInterrupt:
@@ -204,7 +205,8 @@ class TranscribeCommand:
                 self.tell(problem)
             if looked is not None and looked.problems:
                 return 1
-            screen = JobScreen(len(job.names), self.tell, quiet=self.quiet, timings=self.timings)
+            audio = None if looked is None else looked.audio_seconds
+            screen = JobScreen(len(job.names), audio, self.tell, quiet=self.quiet, timings=self.timings)
             stack.callback(screen.close)
             results = stack.enter_context(self._results(job, engine, screen))
             stack.enter_context(stopping_on_interrupt(getattr(results, "stop", None)))

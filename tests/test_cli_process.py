@@ -94,6 +94,18 @@ class TestTerminal:
         assert "talk.wav: 0:01:30 of 0:01:30" in text
         assert all(re.match(r"\d:\d\d:\d\d\.\d\d  ", line) for line in printed.splitlines())
 
+    def test_shows_how_far_a_job_is(self, terminal, talk, tmp_path):
+        (tmp_path / "in").mkdir()
+        for number in range(3):
+            write_wav(tmp_path / "in" / f"talk{number}.wav", bursts(40, seed=number))
+        text, printed = self.shown(
+            terminal, command("transcribe", tmp_path / "in", "-o", tmp_path / "out", seconds=0.1)
+        )
+        assert re.search(r"[012] of 3 recordings: 0:0\d:\d\d of 0:02:00 of audio, \d+x, 0:00:\d\d left", text)
+        assert "3 of 3 recordings: 0:02:00 of 0:02:00 of audio" in text
+        assert "auricle: 3 recordings: 3 done; see " in text
+        assert printed == ""
+
     def test_shows_nothing_when_quiet(self, terminal, talk, tmp_path):
         text, printed = self.shown(terminal, command("transcribe", talk, "-q", "-o", tmp_path))
         assert text.splitlines() == [f"auricle: wrote {tmp_path / 'talk.txt'}"]

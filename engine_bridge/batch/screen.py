@@ -22,6 +22,8 @@ class JobScreen:
     ----------
     recordings : int
         How many there are; 0 where that is not known.
+    audio_seconds : float or None
+        How much audio they claim to hold; None where that is not known.
     complain : callable
         Says a line on standard error.
     quiet : bool
@@ -32,9 +34,16 @@ class JobScreen:
     """
 
     def __init__(
-        self, recordings: int, complain: Callable[[str], None], *, quiet: bool = False, timings: bool = False
+        self,
+        recordings: int,
+        audio_seconds: float | None,
+        complain: Callable[[str], None],
+        *,
+        quiet: bool = False,
+        timings: bool = False,
     ) -> None:
         self._recordings = recordings
+        self._audio_seconds = audio_seconds
         self._complain = complain
         self._timings = timings
         self._prints = recordings == 1 and not quiet
@@ -59,10 +68,13 @@ class JobScreen:
             return
         total = f" of {self._recordings}" if self._recordings else ""
         failed = f", {progress.failed} failed" if progress.failed else ""
-        self._line.show(
-            f"{progress.finished}{total} recordings{failed}: {clock(progress.audio_seconds)[:-3]} of audio, "
-            f"{progress.speed:.0f}x"
-        )
+        audio, left = clock(progress.audio_seconds)[:-3], ""
+        if self._audio_seconds:
+            audio += f" of {clock(self._audio_seconds)[:-3]}"
+            if progress.speed:
+                seconds = max(0.0, self._audio_seconds - progress.audio_seconds) / progress.speed
+                left = f", {clock(seconds)[:-3]} left"
+        self._line.show(f"{progress.finished}{total} recordings{failed}: {audio} of audio, {progress.speed:.0f}x{left}")
 
     def finished(
         self,

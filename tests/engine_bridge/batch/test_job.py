@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -129,6 +130,16 @@ class TestOutputs:
         for _ in range(2):
             assert run(folder, "-o", folder).exit_code == 0
         assert report(folder)["counts"] == {"recordings": 5, "done": 0, "known": 5, "failed": 0}
+
+    def test_a_list_that_can_be_read_only_once_is_read_once(self, folder, tmp_path):
+        pipe = tmp_path / "calls.jsonl"
+        os.mkfifo(pipe)
+        lines = "".join(json.dumps({"path": str(folder / name)}) + "\n" for name in ("a.wav", "b.wav"))
+        threading.Thread(target=lambda: pipe.write_text(lines), daemon=True).start()
+        assert run(pipe, "-o", tmp_path / "out").exit_code == 0
+        names = contents(tmp_path / "out")
+        assert len(names) == 2
+        assert all(name.endswith(".wav.txt") for name in names)
 
     def test_a_single_recording_is_printed_also_where_it_is_known(self, folder, tmp_path):
         first, second = (run(folder / "a.wav", "-o", tmp_path / "out") for _ in range(2))
