@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audio.chunk import Chunk
+from audio.detectors import open_detector
 from audio.errors import AudioError
 from audio.positions import seconds_from_samples
 from audio.selection import Selection
@@ -36,7 +37,7 @@ from engine_bridge.cluster_messages import (
     unpacked,
 )
 from engine_bridge.errors import EngineBridgeError
-from engine_bridge.language import VOTES
+from engine_bridge.language import CANDIDATES, most_audible
 from engine_bridge.preparation import content_hash
 from engine_bridge.recognition import Outcome
 from engine_bridge.seams import seam_chunk
@@ -73,7 +74,7 @@ def read_voters(row: Mapping[str, Any], cut: Cut) -> Iterator[dict[str, bytes]]:
             for part in range(len(names)):
                 with _stream(source, order, cut, part if len(names) > 1 else None) as stream:
                     spoken = (chunk for chunk in _Reading(stream, cut).chunks() if chunk.speech)
-                    for chunk in islice(spoken, VOTES):
+                    for chunk in most_audible(list(islice(spoken, CANDIDATES))):
                         yield packed(Piece(order.number, part, chunk, None, None, elected=True))
     except AudioError:
         return
@@ -191,6 +192,7 @@ class _Reading:
             self._cut.sample_rate,
             max_duration=self._cut.max_duration,
             keep_silence=KEPT_SILENCE_SECONDS,
+            detector=open_detector(self._cut.detector, self._cut.sample_rate),
         )
         while True:
             with self._timing.stage(SPLIT):

@@ -24,10 +24,10 @@ def level_speech(chunk: Chunk) -> NDArray[np.float32]:
 
     Levels are root mean squares over a stretch. Nothing is made quieter, and gains never let a stretch clip.
     """
-    stretches = _clip_stretches(chunk)
+    stretches = clip_stretches(chunk)
     if len(stretches) < 2:
         return chunk.samples
-    levels = np.array([_rms(chunk.samples[start:stop]) for start, stop in stretches])
+    levels = np.array([rms(chunk.samples[start:stop]) for start, stop in stretches])
     peaks = np.array([np.abs(chunk.samples[start:stop]).max() for start, stop in stretches])
     loudest = float(levels.max())
     if loudest == 0.0:
@@ -40,11 +40,12 @@ def level_speech(chunk: Chunk) -> NDArray[np.float32]:
     return chunk.samples * _gain_curve(len(chunk.samples), stretches, gains, round(RAMP_SECONDS * chunk.sample_rate))
 
 
-def _rms(samples: NDArray[np.float32]) -> float:
+def rms(samples: NDArray[np.float32]) -> float:
+    """Return the root mean square of samples, shape (frames,), at least one."""
     return float(np.sqrt(np.mean(np.square(samples))))
 
 
-def _clip_stretches(chunk: Chunk) -> list[Span]:
+def clip_stretches(chunk: Chunk) -> list[Span]:
     """Return the speech stretches in frames of the chunk's samples."""
     stretches: list[Span] = []
     passed = 0

@@ -7,7 +7,7 @@ import pytest
 
 from audio.chunk import Chunk
 from engine_bridge.errors import EngineError
-from engine_bridge.language import VOTES, LanguageVote
+from engine_bridge.language import CANDIDATES, VOTES, LanguageVote, most_audible
 from engine_bridge.testing import MULTILINGUAL, FakeEngine, clip_result
 
 RATE = 16_000
@@ -64,10 +64,26 @@ def test_certainty_counts(vote_of):
 
 def test_enough_votes_decide_without_waiting_for_the_end(vote_of):
     vote = vote_of((("fr", 1.0),))
-    for _ in range(VOTES + 3):
+    for _ in range(CANDIDATES + 3):
         vote.offer(chunk(5))
     assert vote.decided.result(10) == "fr"
     assert len(vote._engine.language_clips) == VOTES
+
+
+def test_the_loudest_of_the_first_chunks_are_asked(vote_of):
+    vote = vote_of(*[(("en" if number < 3 else "de", 1.0),) for number in range(CANDIDATES)])
+    for number in range(CANDIDATES):  # the script knows a chunk by its level as well
+        vote.offer(chunk(5, number))
+    assert vote.decided.result(10) == "de"
+    assert sorted(float(clip[0]) for clip in vote._engine.language_clips) == [3.0, 4.0, 5.0, 6.0, 7.0]
+
+
+def test_what_is_loud_beside_the_speech_does_not_count():
+    frames = RATE
+    music = np.concatenate([np.full(frames, 0.9, np.float32), np.full(frames, 0.01, np.float32)])
+    beside_music = Chunk(0, 0, 2 * frames, RATE, music, ((0, 2 * frames),), ((frames, 2 * frames),))
+    plain = [chunk(1, 0.1) for _ in range(VOTES)]
+    assert most_audible([beside_music, *plain]) == plain
 
 
 def test_nothing_is_decided_before_there_are_enough_votes_or_the_end(vote_of):
@@ -100,12 +116,21 @@ def test_a_failing_ballot_fails_the_vote_once(vote_of):
 
 def test_withdrawn_questions_are_not_answered(vote_of):
     vote = vote_of((("en", 1.0),), delay=lambda number: 60.0)
-    vote.offer(chunk(5))
-    vote.offer(chunk(5))
+    for _ in range(CANDIDATES):
+        vote.offer(chunk(5))
+    assert len(vote._engine._waiting) == VOTES
     vote.cancel()
     assert all(request.future.cancelled() for request in vote._engine._waiting)
+    assert vote.decided.result(0) is None
+
+
+def test_what_was_withdrawn_before_it_was_asked_is_not_asked(vote_of):
+    vote = vote_of((("en", 1.0),))
+    vote.offer(chunk(5))
+    vote.cancel()
     vote.close()
     assert vote.decided.result(0) is None
+    assert vote._engine.language_clips == ()
 
 
 def test_who_waits_for_the_decision_is_woken(vote_of):

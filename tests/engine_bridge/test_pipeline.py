@@ -542,8 +542,8 @@ class TestMemory:
             proceed.wait()
             return hear(samples, options)
 
-        engine = engine_of(held, in_flight=3)
-        bound = max(3, 2 * VOTES)
+        engine = engine_of(held, in_flight=10)
+        bound = 10
         with stream_transcript(recording.source, engine=engine) as transcription:
             segments = []
             consumer = threading.Thread(target=lambda: segments.extend(transcription))
