@@ -84,6 +84,8 @@ class ParallelDecoder(DecoderBase):
         self._stretch = stretch_frames(rate, first.info.channels)
         self._overlap = max(round(_OVERLAP_SECONDS * rate), 1)
         self._in_order = False
+        # Decoders that have done their stretch; list.append and list.pop are atomic.
+        self._idle: list[Decoder] = []
 
     @property
     def warnings(self) -> list[str]:
@@ -104,7 +106,7 @@ class ParallelDecoder(DecoderBase):
         position = 0
         tail: Block | None = None
         executor = ThreadPoolExecutor(self._workers, thread_name_prefix="decode")
-        ahead: deque[Future[Block | None]] = deque()
+        ahead: deque[Future[list[Block] | None]] = deque()
         try:
             ahead.extend(executor.submit(self._decoded, number) for number in range(min(count, self._workers)))
             submitted = len(ahead)
@@ -113,45 +115,61 @@ class ParallelDecoder(DecoderBase):
                 if submitted < count:
                     ahead.append(executor.submit(self._decoded, submitted))
                     submitted += 1
-                if stretch is None or not (tail is None or fits(tail, stretch[: len(tail)])):
+                if stretch is None or not (tail is None or fits(tail, _joined(stretch, 0, len(tail)))):
                     break
-                if len(stretch) < self._stretch + self._overlap:
-                    yield from self._pieces(stretch)
+                if sum(map(len, stretch)) < self._stretch + self._overlap:
+                    yield from stretch
                     return
-                yield from self._pieces(stretch[: self._stretch])
+                tail = _joined(stretch, self._stretch, self._stretch + self._overlap)
+                yield from _between(stretch, 0, self._stretch)
                 position += self._stretch
-                tail = stretch[self._stretch :]
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
+            while self._idle:
+                self._idle.pop().close()
         yield from self._rest(position)
 
-    def _decoded(self, number: int) -> Block | None:
+    def _decoded(self, number: int) -> list[Block] | None:
         """Return a stretch and the overlap behind it, or None if its place cannot be found."""
         rate = self._info.sample_rate
         start = number * self._stretch
         stop = start + self._stretch + self._overlap
         wanted = replace(self._selection, start=start / rate, stop=stop / rate, resampled_to=None)
+        decoder: Decoder | None = None
         try:
-            decoder = self._open_at(wanted)
-        except SelectionError:
-            return None
-        with decoder:
+            decoder = self._entered(wanted)
             info = decoder.info
             same = (info.sample_rate, info.channels) == (rate, self._info.channels)
             if not same or start - info.offset > _FARTHEST_RUN_UP * rate:
+                decoder.close()
                 return None
-            try:
-                blocks = list(RangedDecoder(decoder, wanted, self._source).blocks())
-            except SelectionError:
+            blocks = list(RangedDecoder(decoder, wanted, self._source).blocks())
+        except BaseException as error:
+            if decoder is not None:
+                decoder.close()
+            if isinstance(error, SelectionError):
                 return None
-            self._warnings.extend(warning for warning in decoder.warnings if warning not in self._warnings)
-        return np.concatenate(blocks) if blocks else np.empty((0, info.channels), np.float32)
+            raise
+        self._warnings.extend(warning for warning in decoder.warnings if warning not in self._warnings)
+        self._idle.append(decoder)
+        return blocks
 
-    def _pieces(self, stretch: Block) -> Iterator[Block]:
-        """Cut a stretch to seconds, so that whoever keeps one does not keep all."""
-        rate = self._info.sample_rate
-        for start in range(0, len(stretch), rate):
-            yield stretch[start : start + rate]
+    def _entered(self, wanted: Selection) -> Decoder:
+        """Return a decoder at a range: one that has been used, as opening the file may cost as much as a stretch."""
+        while self._idle:
+            try:
+                decoder = self._idle.pop()
+            except IndexError:  # another thread took it
+                break
+            try:
+                entered = decoder.enter(wanted)
+            except BaseException:
+                decoder.close()
+                raise
+            if entered:
+                return decoder
+            decoder.close()
+        return self._open_at(wanted)
 
     def _rest(self, position: int) -> Iterator[Block]:
         """Yield what the decoder of the whole gives from a position on."""
@@ -166,6 +184,22 @@ class ParallelDecoder(DecoderBase):
     def close(self) -> None:
         """Let go of the source."""
         self._first.close()
+
+
+def _between(blocks: list[Block], start: int, stop: int) -> Iterator[Block]:
+    """Yield the frames of an interval of blocks."""
+    position = 0
+    for block in blocks:
+        piece = block[max(start - position, 0) : max(stop - position, 0)]
+        position += len(block)
+        if len(piece):
+            yield piece
+
+
+def _joined(blocks: list[Block], start: int, stop: int) -> Block:
+    """Return the frames of an interval of blocks as one array, with fewer frames where there are no more."""
+    found = list(_between(blocks, start, stop))
+    return np.concatenate(found) if found else np.empty((0, 1), np.float32)
 
 
 def in_parallel(

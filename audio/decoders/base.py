@@ -115,6 +115,10 @@ class DecoderBase(ABC):
     def blocks(self) -> Iterator[Block]:
         """Yield the audio in order."""
 
+    def enter(self, selection: Selection) -> bool:  # noqa: ARG002 - those that can seek override it
+        """Go to the beginning of another range, and return whether that is done."""
+        return False
+
     @abstractmethod
     def close(self) -> None:
         """Let go of the source."""

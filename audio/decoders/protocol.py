@@ -59,6 +59,20 @@ class Decoder(Protocol):
         """
         ...
 
+    def enter(self, selection: Selection) -> bool:
+        """Go to the beginning of another range of the same track, or somewhat before, and return whether that is done.
+
+        `info` then tells where that is, and `blocks` begins there. It may be called when the blocks that were asked for
+        before are no longer read. After False the decoder is of no more use; opening the source anew is.
+
+        Raises
+        ------
+        SelectionError
+            The recording ends before the range begins.
+
+        """
+        ...
+
     def close(self) -> None:
         """Let go of the source. It may be called at any time and more than once."""
         ...

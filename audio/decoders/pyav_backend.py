@@ -74,6 +74,7 @@ class PyAVDecoder(DecoderBase):
         self._errors = FOREIGN_ERRORS + self._library
         self._reader: _Named | None = None
         self._container: InputContainer | None = None
+        self._seeker: Seeker | None = None
         self._bad_packets = 0
         self._bad_read: str | None = None
         self._links = link_offsets(source)
@@ -105,22 +106,38 @@ class PyAVDecoder(DecoderBase):
         self._zero = time - self._lead if time is not None else 0.0
         if self._first is None or start < 2 * PREROLL_SECONDS * rate:
             return
-        found = None
         if time is not None and len(self._links) == 1:
             beginning = [self._first, *islice(self._frames, 2)]
             grid = Grid.of(beginning, self._info.codec, round(self._lead * rate))
-            seeker = Seeker(stream, self._zero, rate, grid, rounds=self._selection.timeline == "container")
-            with suppress(*self._errors):
-                if seeker.seek(container, start):
-                    found = seeker.found(self._decoded(container, stream), start)
-        self._bad_packets, self._bad_read = 0, None
-        if found is not None:
-            offset, self._frames = found
-            self._first = next(self._frames)
-            self._info = replace(self._info, offset=offset)
-        else:
+            self._seeker = Seeker(stream, self._zero, rate, grid, rounds=self._selection.timeline == "container")
+        if not self._found(container, stream, start):
+            self._seeker = None
             self._begin()
             self._warnings.append("no place in it can be found exactly, so all before the range was decoded too")
+
+    def _found(self, container: InputContainer, stream: AudioStream, start: int) -> bool:
+        """Go to a frame, and return whether its place is certain."""
+        found = None
+        if self._seeker is not None:
+            with suppress(*self._errors):
+                if self._seeker.seek(container, start):
+                    found = self._seeker.found(self._decoded(container, stream), start)
+        self._bad_packets, self._bad_read = 0, None
+        if found is None:
+            return False
+        offset, self._frames = found
+        self._first = next(self._frames)
+        self._info = replace(self._info, offset=offset)
+        return True
+
+    def enter(self, selection: Selection) -> bool:
+        """Go to another range from one that was found by seeking; not to the beginning."""
+        start, _ = selection.frames(self._info.sample_rate)
+        container = self._container
+        if self._seeker is None or container is None or start < 2 * PREROLL_SECONDS * self._info.sample_rate:
+            return False
+        self._selection = selection
+        return self._found(container, container.streams.audio[self._info.track], start)
 
     def _open_link(self, number: int) -> tuple[InputContainer, AudioStream]:
         """Open the file, or one link of a chained one, in place of what is open."""

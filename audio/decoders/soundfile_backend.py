@@ -118,6 +118,13 @@ class SoundFileDecoder(DecoderBase):
         with translated(self._source, "soundfile"):
             self._info = replace(self._info, offset=int(self._file.seek(self._before(start))))
 
+    def enter(self, selection: Selection) -> bool:
+        """Go to the pre-roll of another range; not to the beginning."""
+        if not 0 < self._info.sample_rate <= selection.frames(self._info.sample_rate)[0]:
+            return False
+        self._enter(selection)
+        return True
+
     def _before(self, start: int) -> int:
         """Return where to enter the file for a range: a second before it, for codecs that look back."""
         rate, claimed = self._info.sample_rate, self._info.claimed_duration

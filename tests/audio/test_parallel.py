@@ -2,16 +2,20 @@
 
 import io
 import threading
+from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
 import soundfile
 
 from audio import DecodeError, UnreadableAudioError, open_decoder, open_stream
+from audio.decoders.auto import BACKENDS
 from audio.decoders.base import DecoderBase
 from audio.info import AudioInfo, StreamInfo
 from audio.parallel import STRETCH_SECONDS, ParallelDecoder, fits, in_parallel, stretch_frames
 from audio.selection import EVERYTHING, Selection
+from audio.source import Source
 
 RATE = 800
 SECONDS = 100
@@ -92,6 +96,47 @@ def test_no_more_stretches_are_open_than_there_are_workers():
     ArrayBackend.most_open = ArrayBackend.open_now = 0
     joined(np.tile(NOISE, (5, 1)), workers=3)
     assert 1 <= ArrayBackend.most_open <= 3 + 1  # and the decoder of the whole
+
+
+class Entered(ArrayBackend):
+    """One that can be sent to another place, and counts how often it was opened."""
+
+    opened = 0
+
+    def __init__(self, wanted):
+        super().__init__(NOISE, wanted)
+        type(self).opened += 1
+
+    def enter(self, selection):
+        start = selection.frames(RATE)[0]
+        if start >= 90 * RATE:
+            return False
+        self._info = replace(self._info, offset=start)
+        self._samples = NOISE[start:]
+        return True
+
+
+def test_a_decoder_goes_on_to_the_next_stretch_where_it_can():
+    Entered.opened = Entered.open_now = 0
+    decoder = ParallelDecoder(ArrayBackend(NOISE), Entered, EVERYTHING, 2, "<test>")
+    assert np.array_equal(np.concatenate(list(decoder.blocks())), NOISE)
+    assert 2 <= Entered.opened <= 3  # two threads, and once where it could not
+    assert Entered.open_now == 0
+
+
+@pytest.mark.parametrize("backend", ["soundfile", "pyav"])
+def test_backends_go_from_range_to_range_and_not_to_the_beginning(backend):
+    data = real_file("FLAC", "PCM_16")
+    with open_decoder(data, backend) as decoder:
+        whole = np.concatenate(list(decoder.blocks()))
+    with BACKENDS[backend].open(Source.of(data), Selection(start=20.0)) as decoder:
+        for start in (50.0, 30.0, 94.0):
+            next(decoder.blocks())
+            assert decoder.enter(Selection(start=start))
+            assert decoder.info.offset <= start * 8000
+            found = np.concatenate(list(islice(decoder.blocks(), 5)))
+            assert np.array_equal(found, whole[decoder.info.offset :][: len(found)])
+        assert not decoder.enter(Selection(start=0.5))
 
 
 def test_leaving_early_ends_the_threads():
