@@ -16,6 +16,7 @@ from engine_bridge.arguments import (
     Channels,
     FormatList,
     Glossary,
+    detector_option,
     job_options,
     selection_of,
     selection_options,
@@ -90,6 +91,7 @@ def main() -> None:
     help="How several channels become one; n: the one of that number, from 0; each: one text for each, with labels.",
 )
 @selection_options
+@detector_option
 @backend_option
 @job_options
 @click.option("-q", "--quiet", is_flag=True, help="No text on standard output when -o is given, and no progress.")
@@ -173,6 +175,7 @@ def probe(source: str, audio_backend: str, as_json: bool) -> None:
     "--channels", type=Channels(), default="mean", show_default=True, help="How several become one, or which."
 )
 @selection_options
+@detector_option
 @backend_option
 def split(
     inputs: tuple[str, ...],

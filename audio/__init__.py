@@ -3,6 +3,8 @@
 from audio.channels import AudioSpec, ChannelReduction, normalize_audio, to_frames_first
 from audio.chunk import Chunk
 from audio.decoders import Decoder, available_backends, open_decoder
+from audio.detectors import DetectorName, open_detector
+from audio.energy import SpeechDetector
 from audio.errors import (
     AudioError,
     AudioFileNotFoundError,
@@ -42,6 +44,7 @@ __all__ = [
     "DecodeError",
     "DecodeLimits",
     "Decoder",
+    "DetectorName",
     "EmptyAudioError",
     "InvalidSourceError",
     "Isolation",
@@ -51,6 +54,7 @@ __all__ = [
     "ResampleError",
     "Selection",
     "SelectionError",
+    "SpeechDetector",
     "SplitError",
     "StreamInfo",
     "Timeline",
@@ -59,6 +63,7 @@ __all__ = [
     "load_audio",
     "normalize_audio",
     "open_decoder",
+    "open_detector",
     "open_resampler",
     "open_stream",
     "probe",

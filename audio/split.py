@@ -140,7 +140,7 @@ def stream_chunks(
         start of the speech after, though never less than 0.1 s each. Where more than four times `max_duration` is left
         out in one go, that becomes a chunk of its own, without samples. All silence is kept unless this is given.
     detector : SpeechDetector, optional
-        What tells speech from pauses, unused so far; an `EnergyDetector` unless given.
+        What tells speech from pauses, unused so far, from `open_detector`; the energy unless given.
 
     Returns
     -------

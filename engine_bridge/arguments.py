@@ -18,6 +18,9 @@ SHARDS = ("webdataset", "parquet", "lhotse")
 
 TIMELINES = ("container", "file")
 
+DETECTORS = ("energy", "silero")
+"""The detectors of speech that `audio.open_detector` knows."""
+
 LIMITS = (
     "max_encoded_bytes",
     "max_seconds",
@@ -179,6 +182,18 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
+
+
+def detector_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option that chooses what tells speech from the rest."""
+    return click.option(
+        "--detector",
+        type=click.Choice(DETECTORS),
+        default="energy",
+        show_default=True,
+        help="What finds speech. energy: all that rises above the background, music too. silero: voices, by a neural "
+        "network that needs 'auricle[silero]'.",
+    )(command)
 
 
 def job_options(command: Callable[..., Any]) -> Callable[..., Any]:

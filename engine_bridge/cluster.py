@@ -152,6 +152,7 @@ def transcribe_on_ray(
             contract.options.timestamps,
             settings["audio_backend"],
             settings["timeline"],
+            settings["detector"],
         )
         run = Pass("pieces", cut, kind, contract, asked.per_chunk_language)
         job = _Job(ray, run, journal, settings, restart=restart, retry_failed=retry_failed, on_progress=on_progress)

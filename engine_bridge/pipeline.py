@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from audio.channels import ChannelReduction
+from audio.detectors import DetectorName, open_detector
 from audio.mixing import ChannelChoice
 from audio.selection import Timeline
 from audio.source import AudioSource, Source
@@ -31,6 +32,7 @@ def stream_transcript(
     from_seconds: float = 0.0,
     to_seconds: float | None = None,
     timeline: Timeline = "container",
+    detector: DetectorName = "energy",
     on_progress: Callable[[Progress], None] | None = None,
     room: Room | None = None,
 ) -> Transcription:
@@ -67,6 +69,8 @@ def stream_transcript(
     timeline : {"file", "container"}
         Where time 0 is, as for `audio.open_stream`. Here it is the container's by default, so that subtitles fit the
         film also where its sound begins late or has holes.
+    detector : {"energy", "silero"}
+        What tells speech from the rest: see `audio.open_detector`.
     on_progress : callable or None
         Called with a `Progress` after each chunk.
     room : Room or None
@@ -76,7 +80,7 @@ def stream_transcript(
     Raises
     ------
     AudioError
-        If the source cannot be opened.
+        If the source cannot be opened, or the detector cannot be used here.
     EngineBridgeError
         If the engine cannot be opened or cannot do what is asked.
 
@@ -94,6 +98,7 @@ def stream_transcript(
             prompt=prompt,
             glossary=glossary,
         )
+        judge = open_detector(detector, opened.capabilities.sample_rate)
         stream = open_stream(
             recording,
             opened.capabilities.sample_rate,
@@ -117,6 +122,7 @@ def stream_transcript(
         on_progress=on_progress,
         warnings=notices,
         per_chunk_language=per_chunk_language,
+        detector=judge,
         room=room,
     )
 
@@ -137,6 +143,7 @@ def transcribe(
     from_seconds: float = 0.0,
     to_seconds: float | None = None,
     timeline: Timeline = "container",
+    detector: DetectorName = "energy",
     on_progress: Callable[[Progress], None] | None = None,
     room: Room | None = None,
 ) -> Transcript:
@@ -156,6 +163,7 @@ def transcribe(
         from_seconds=from_seconds,
         to_seconds=to_seconds,
         timeline=timeline,
+        detector=detector,
         on_progress=on_progress,
         room=room,
     ) as transcription:

@@ -61,7 +61,7 @@ def run_split(
 
 
 def _split_one(source: str, output: Path, settings: Mapping[str, Any], tell: Tell) -> int:
-    from audio import AudioError, SplitError, open_stream, stream_chunks
+    from audio import AudioError, SplitError, open_detector, open_stream, stream_chunks
     from engine_bridge.chunk_files import write_chunks
     from engine_bridge.errors import OutputError
     from engine_bridge.outputs import plan_outputs
@@ -79,7 +79,8 @@ def _split_one(source: str, output: Path, settings: Mapping[str, Any], tell: Tel
             reduction=settings["channels"],
             **selection,
         ) as stream:
-            chunks = stream_chunks(stream, rate, **lengths)
+            detector = open_detector(settings["detector"], rate)
+            chunks = stream_chunks(stream, rate, detector=detector, **lengths)
             manifest = write_chunks((chunk.moved(stream.offset) for chunk in chunks), output, name, source)
             for warning in stream.warnings:
                 tell(_naming(source, warning))
@@ -101,6 +102,7 @@ def _split_many(
     settings: Mapping[str, Any],
     tell: Tell,
 ) -> int:
+    from audio import AudioError, SplitError
     from engine_bridge.batch.chunking import SplitSettings
     from engine_bridge.batch.inputs import find_recordings
     from engine_bridge.batch.shards import REPORT, SHARD_SIZE, SplitResult, split_recordings
@@ -120,7 +122,9 @@ def _split_many(
             workers=workers,
             on_result=on_result,
         )
-    except EngineBridgeError as error:
+    except SplitError:
+        raise
+    except (AudioError, EngineBridgeError) as error:
         tell(str(error))
         return 1
     except KeyboardInterrupt:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audio.chunk import Chunk
+from audio.energy import SpeechDetector
 from audio.errors import AudioError
 from audio.info import AudioInfo
 from audio.positions import seconds_from_samples
@@ -138,6 +139,7 @@ class Transcription:
         on_progress: Callable[[Progress], None] | None,
         warnings: Sequence[str] = (),
         per_chunk_language: bool = False,
+        detector: SpeechDetector | None = None,
         room: Room | None = None,
     ) -> None:
         self._source = source
@@ -157,6 +159,7 @@ class Transcription:
         if options.language is None and engine.capabilities.detects_language:
             self._vote = LanguageVote(engine, every_chunk=per_chunk_language)
         self._per_chunk_language = per_chunk_language
+        self._detector = detector
         self._pace = Pace() if options.timestamps == "none" else None
         self._events: queue.SimpleQueue[Chunk | _End | Task] = queue.SimpleQueue()
         own = LEAST_UNDER_WAY if self._vote is None else 2 * VOTES
@@ -255,6 +258,7 @@ class Transcription:
                 capabilities.sample_rate,
                 max_duration=FILLED * capabilities.max_clip_seconds,
                 keep_silence=KEPT_SILENCE_SECONDS,
+                detector=self._detector,
             )
             while True:
                 with self._timing.stage(SPLIT):

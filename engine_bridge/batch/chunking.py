@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from audio.chunk import Chunk
+from audio.detectors import DetectorName, open_detector
 from audio.errors import AudioError
 from audio.selection import Timeline
 from audio.split import stream_chunks
@@ -35,6 +36,8 @@ class SplitSettings:
     ----------
     max_duration, min_duration, keep_silence : float, float or None, float or None
         As for `audio.stream_chunks`, in seconds.
+    detector : {"energy", "silero"}
+        What tells speech from pauses: see `audio.open_detector`.
     sample_rate : int
         Samples per second of the chunks.
     channels : str or int
@@ -49,6 +52,7 @@ class SplitSettings:
     max_duration: float = 30.0
     min_duration: float | None = None
     keep_silence: float | None = None
+    detector: DetectorName = "energy"
     sample_rate: int = SPEECH_RATE
     channels: str | int = "mean"
     audio_backend: str = "auto"
@@ -173,6 +177,7 @@ def cut(recording: Recording, settings: SplitSettings, folder: str, is_stopped: 
                 max_duration=own.max_duration,
                 min_duration=own.min_duration,
                 keep_silence=own.keep_silence,
+                detector=open_detector(own.detector, own.sample_rate),
             )
             for chunk in chunks:
                 _check(is_stopped, recording)

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from audio.detectors import open_detector
 from audio.source import AudioSource
 from engine_bridge.asking import decoding_options
 from engine_bridge.batch.names import Names, name_of_source
@@ -79,6 +80,8 @@ def transcribe_many(
     ------
     TypeError
         If there is no such option.
+    AudioError
+        If the detector cannot be used here.
     EngineBridgeError
         If the engine or the journal cannot be opened. While iterating: if the engine dies, or the journal cannot be
         written any more. What was done until then is kept.
@@ -117,10 +120,11 @@ def transcribe_many(
 
 
 def _check(engine: Engine, options: Mapping[str, Any]) -> None:
-    """Raise UnsupportedOptionError if the engine cannot do what all recordings are asked for."""
+    """Raise UnsupportedOptionError or AudioError if what all recordings are asked for cannot be done."""
     settings = complete_settings(options)
     asked = ("language", "per_chunk_language", "task", "beam_size", "prompt", "glossary")
     decoding_options(engine, **{name: settings[name] for name in asked})
+    open_detector(settings["detector"], engine.capabilities.sample_rate)
 
 
 def _in_order(recordings: Iterable["Recording | AudioSource"], *, ordered: bool) -> Iterator[Entry]:

@@ -153,6 +153,7 @@ def split_recordings(
 
 
 def _check_lengths(settings: SplitSettings) -> None:
+    from audio.detectors import open_detector
     from audio.split import stream_chunks
 
     stream_chunks(
@@ -161,6 +162,7 @@ def _check_lengths(settings: SplitSettings) -> None:
         max_duration=settings.max_duration,
         min_duration=settings.min_duration,
         keep_silence=settings.keep_silence,
+        detector=open_detector(settings.detector, settings.sample_rate),
     )
 
 
