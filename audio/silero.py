@@ -38,10 +38,12 @@ _BLOCK = 256
 
 # The network hears speech of usual levels: over one reading it found as much at -63 dBFS as at -23, less at -74 and
 # nothing at -83. Blocks whose loud windows stay below -40 dBFS are raised to that, which found 96.5 % of the speech at
-# -83 dBFS. By 60 dB at most, so that the rounding noise of 16-bit samples stays faint.
+# -83 dBFS. By 60 dB at most, so that the rounding noise of 16-bit samples stays faint, and no window above -20 dBFS:
+# one word in a long silence is as loud as it is.
 _LOUD_SHARE = 0.9
 _LEAST_LEVEL = 0.01
 _MOST_GAIN = 1000.0
+_MOST_LEVEL = 0.1
 
 # Silero's own thresholds: speech begins at 0.5 and goes on until 0.15 less (get_speech_timestamps of silero-vad).
 _CERTAIN = 0.5
@@ -70,7 +72,7 @@ class _Session(Protocol):
 class SileroDetector:
     """Finds voices with Silero's network: a `SpeechDetector` for recordings with much music or noise.
 
-    It takes about 100 times the work of an `EnergyDetector`. In doubt a frame counts as speech. Answers come up to 50 s
+    It takes about 100 times the work of an `EnergyDetector`. In doubt a frame counts as speech. Answers come up to 77 s
     late, and do not depend on how the recording is cut into blocks.
 
     Parameters
@@ -195,7 +197,7 @@ class _Network:
         return probabilities[: -(-count // _WINDOW)]
 
     def _hear(self, windows: FloatArray) -> FloatArray:
-        windows = windows * _gain(windows)
+        windows = np.clip(windows * _gain(windows), -1.0, 1.0)
         leads = np.concatenate([self._lead[np.newaxis], windows[:-1, -_LEAD:]])
         self._lead = windows[-1, -_LEAD:].copy()
         probabilities, self._hidden, self._cell = self._session.run(
@@ -207,25 +209,27 @@ class _Network:
 
 def _gain(windows: FloatArray) -> np.float32:
     """Return what raises a faint block to where the network hears well; at least 1."""
-    powers = np.sort(np.mean(windows * windows, axis=1))
-    loud = float(np.sqrt(powers[int(_LOUD_SHARE * (len(powers) - 1))]))
-    return np.float32(min(max(_LEAST_LEVEL / max(loud, _LEAST_LEVEL / _MOST_GAIN), 1.0), _MOST_GAIN))
+    levels = np.sort(np.sqrt(np.mean(windows * windows, axis=1)))
+    loud, loudest = float(levels[int(_LOUD_SHARE * (len(levels) - 1))]), float(levels[-1])
+    wanted = min(_LEAST_LEVEL / loud if loud else _MOST_GAIN, _MOST_LEVEL / loudest if loudest else 1.0, _MOST_GAIN)
+    return np.float32(max(wanted, 1.0))
 
 
 def _audible(samples: FloatArray) -> FloatArray:
     """Return samples within [-1, 1] with silence for what is no number: one of those would spoil all that follows."""
-    return np.clip(np.nan_to_num(samples, nan=0.0, posinf=1.0, neginf=-1.0), -1.0, 1.0)
+    return np.nan_to_num(np.clip(samples, -1.0, 1.0))
 
 
 def _evidence(rows: FloatArray) -> FloatArray:
     """Return the evidence of the frames of a page, from `_rows` of them and their surroundings."""
-    probabilities, loud = rows[:, 0], rows[:, 1] >= SPEECH_EVIDENCE
+    probabilities, energy = rows[:, 0], rows[:, 1]
+    loud = energy >= SPEECH_EVIDENCE
     certain = probabilities >= _CERTAIN
     voice = certain | ((probabilities >= _POSSIBLE) & dilate(certain, _NEAR_FRAMES, _NEAR_FRAMES))
     doubtful = probabilities >= _DOUBTFUL
     wide = dilate(doubtful, _ONSET_FRAMES + _DIP_FRAMES, _FADE_FRAMES + _DIP_FRAMES)
     doubt = erode(wide, _DIP_FRAMES, _DIP_FRAMES) | (loud & dilate(doubtful, _EDGE_FRAMES, _EDGE_FRAMES))
-    evidence = np.where(voice & loud, np.float32(1), doubt * np.float32(_DOUBT))
+    evidence = np.where(voice & (energy > _DOUBT), np.float32(1), doubt * np.float32(_DOUBT))
     return evidence[_CONTEXT_FRAMES:-_CONTEXT_FRAMES]
 
 
