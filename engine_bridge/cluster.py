@@ -97,7 +97,8 @@ def transcribe_on_ray(
     Parameters
     ----------
     recordings : iterable of Recording or source
-        May have no end. Files are opened by workers, at the paths given here made absolute; what is no file travels.
+        May have no end; so many are taken at a time (`WINDOW`). Files are opened by workers, at the paths given here
+        made absolute; what is no file travels.
     address : str or None
         As `parse_address` gives it. Where Ray is in use already in this process, that cluster is used.
     engine : str
