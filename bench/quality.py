@@ -4,24 +4,25 @@
 
 A recording has its text beside it (`.txt`) and, for coverage and times, its segments and speech (`.json`, as in
 `samples/`). The number after a method is its beam size; all methods run the same weights (tiny.en, int8, or `--model`).
-`auricle-untimed` is the same engine as if it could not time words, so that all times are estimated.
+`auricle-untimed` is the same engine as if it could not time words, so that all times are estimated. `auricle-silero`
+finds speech with Silero's network, where `auricle[silero]` is installed.
 faster-whisper is measured where it is installed: `pip install faster-whisper`. Without arguments: the samples.
 """
 
 import argparse
-import importlib.util
 import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import numpy as np
 
-from audio import load_audio
+from audio import DetectorName, load_audio
 from bench.wer import word_errors
 from engine_bridge import open_engine, transcribe
 from engine_bridge.engines.allocator import keep_large_blocks
@@ -72,12 +73,12 @@ class WithoutTimes:
         return getattr(self._engine, name)
 
 
-def auricle(beam: int, model: str, *, timed: bool = True) -> Callable[[Any], Heard]:
+def auricle(beam: int, model: str, *, timed: bool = True, detector: DetectorName = "energy") -> Callable[[Any], Heard]:
     opened = open_engine(f"embedded:{model}")
     engine: Any = opened if timed else WithoutTimes(opened)
 
     def run(waveform: Any) -> Heard:
-        transcript = transcribe((waveform, 16_000), engine=engine, language="en", beam_size=beam)
+        transcript = transcribe((waveform, 16_000), engine=engine, language="en", beam_size=beam, detector=detector)
         sound = [segment for segment in transcript.segments if segment.suspect is None]
         return Heard(
             " ".join(segment.text for segment in sound),
@@ -112,6 +113,7 @@ METHODS: dict[str, Callable[[str], Callable[[Any], Heard]]] = {
     "auricle-1": lambda model: auricle(1, model),
     "auricle-5": lambda model: auricle(5, model),
     "auricle-untimed-1": lambda model: auricle(1, model, timed=False),
+    "auricle-silero-1": lambda model: auricle(1, model, detector="silero"),
     "faster-whisper-1": lambda model: faster_whisper(1, model, batched=False),
     "faster-whisper-5": lambda model: faster_whisper(5, model, batched=False),
     "faster-whisper-batched-1": lambda model: faster_whisper(1, model, batched=True),
@@ -202,9 +204,12 @@ def main() -> None:
     arguments = parser.parse_args()
     keep_large_blocks()
     methods = arguments.methods.split(",")
-    if importlib.util.find_spec("faster_whisper") is None and any(m.startswith("faster-whisper") for m in methods):
+    if find_spec("faster_whisper") is None and any(m.startswith("faster-whisper") for m in methods):
         print("faster-whisper is not installed here: measured without it (pip install faster-whisper)")
         methods = [method for method in methods if not method.startswith("faster-whisper")]
+    if "auricle-silero-1" in methods and not (find_spec("silero_vad") and find_spec("onnxruntime")):
+        print("silero-vad is not installed here: measured without it (pip install 'auricle[silero]')")
+        methods.remove("auricle-silero-1")
     running = {method: METHODS[method](arguments.model) for method in methods}
     print(
         "| recording | method | x real time | words | WER % | deleted | inserted | speech lost % | gaps s |"
