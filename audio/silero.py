@@ -250,7 +250,7 @@ def _session() -> _Session:
         raise BackendUnavailableError("silero", reason, "Update it with: pip install --upgrade 'silero-vad>=6.2.3'")
     try:
         import onnxruntime
-    except ImportError as error:
+    except (ImportError, OSError) as error:
         raise BackendUnavailableError("silero", f"onnxruntime does not load ({error})", REMEDY) from error
     options = onnxruntime.SessionOptions()
     # Its steps are too small to be worth sharing out, and the cores are the engine's.
