@@ -228,7 +228,7 @@ class EnergyDetector:
 
     The threshold follows the recording: the background is the quietest level within 5 s on either side, so that faint
     recordings, and faint speakers beside loud ones, are found like loud ones, while hum, steady noise and digital
-    silence give nothing. Sound that changes, such as music, counts as speech. Answers come up to 36 s late.
+    silence give nothing. Sound that changes, such as music, counts as speech. Answers come up to 66 s late.
     """
 
     def __init__(self) -> None:
