@@ -2,7 +2,7 @@
 
 import io
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import chain, islice, pairwise
 
 import numpy as np
@@ -16,6 +16,7 @@ import engine_bridge.transcription as transcription
 from audio.chunk import Chunk
 from engine_bridge import transcribe, transcribe_channels
 from engine_bridge.batch.recording import Recording as Entry
+from engine_bridge.batch.working import complete_settings
 from engine_bridge.cluster_engines import ENGINE_ATTEMPTS, Asked, Recogniser, Voter, agree
 from engine_bridge.cluster_messages import Heard, Piece, as_json, from_json, packed, rows_of, unpacked
 from engine_bridge.cluster_reading import read_contents, read_pieces, read_voters
@@ -357,7 +358,8 @@ def test_what_is_no_address_is_refused(text):
         cluster.parse_address(text)
 
 
-def test_what_is_asked_of_an_engine_is_all_that_a_cluster_passes_on():
-    assert [*Asked.__dataclass_fields__] == [
-        "language", "per_chunk_language", "task", "beam_size", "prompt", "glossary"
-    ]  # fmt: skip
+def test_no_option_of_one_process_is_forgotten():
+    for_recordings = {"channel_reduction", "track", "from_seconds", "to_seconds"}
+    for_reading = {"audio_backend", "timeline", "detector"}
+    for_engines = {each.name for each in fields(Asked)}
+    assert for_recordings | for_reading | for_engines == set(complete_settings({}))

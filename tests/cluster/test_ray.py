@@ -16,7 +16,7 @@ from engine_bridge.batch.recording import Recording
 from engine_bridge.cluster import transcribe_on_ray
 from engine_bridge.errors import ClusterError, ModelNotFoundError
 from engine_bridge.journal import Journal
-from tests.recordings import ENCODINGS, ROOT, encode, model_problem, reading, silence, write_wav
+from tests.recordings import ENCODINGS, RATE, ROOT, SAMPLES, encode, model_problem, reading, silence, write_wav
 
 pytest.importorskip("ray", reason="the ray extra is not installed")
 
@@ -32,8 +32,7 @@ CORES = 3
 """Cores that each node claims: room for both engines on one of them, and one to decode."""
 
 STORE_BYTES = 200 << 20
-SHORT = 22
-CLIP_SECONDS = 3.0
+SHORT = 20
 
 ENGINE_ARGS = {"batch_size": 1}
 """Which clips share a batch, and how many threads share a sum, shows in the third decimal of probabilities."""
@@ -63,7 +62,13 @@ def nodes():
 
     cluster = Cluster(
         initialize_head=True,
-        head_node_args={"num_cpus": CORES, "object_store_memory": STORE_BYTES, "include_dashboard": False},
+        head_node_args={
+            "num_cpus": CORES,
+            "object_store_memory": STORE_BYTES,
+            "include_dashboard": False,
+            # Workers stand back by 15 otherwise, which on a busy machine is for long.
+            "_system_config": {"worker_niceness": 0},
+        },
     )
     cluster.add_node(num_cpus=CORES, object_store_memory=STORE_BYTES)
     cluster.wait_for_nodes()
@@ -71,15 +76,20 @@ def nodes():
     cluster.shutdown()
 
 
+def sentences(count):
+    """The first sentences of the sample recording, as (start, end) in seconds."""
+    segments = json.loads((SAMPLES / "reading.json").read_text(encoding="utf-8"))["segments"]
+    return [(segment["start"], segment["end"]) for segment in segments[:count]]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Recordings: one of several chunks, many of one, one of silence, and one that is damaged."""
     folder = tmp_path_factory.mktemp("recordings")
-    speech = reading(75.0)
-    encode(speech[: 16_000 * 40], folder / "long.opus", ENCODINGS["opus"])
-    for number in range(SHORT):
-        start = round(number * CLIP_SECONDS * 16_000)
-        write_wav(folder / f"short-{number:02}.wav", speech[start : start + round(CLIP_SECONDS * 16_000)])
+    encode(reading(40.0), folder / "long.opus", ENCODINGS["opus"])
+    speech = reading(120.0)
+    for number, (start, end) in enumerate(sentences(SHORT)):
+        write_wav(folder / f"short-{number:02}.wav", speech[round((start - 0.2) * RATE) : round((end + 0.2) * RATE)])
     write_wav(folder / "silent.wav", silence(4.0))
     (folder / "damaged.mp3").write_bytes(b"no sound in here " * 400)
     return folder
@@ -237,5 +247,5 @@ def test_no_samples_are_lost_between_machines():
     from engine_bridge.cluster_messages import Piece, packed, unpacked
 
     samples = np.array([-1.0, 1.0 - 2**-15, 0.0], np.float32)
-    chunk = Chunk(0, 0, 3, 16_000, samples, ((0, 3),))
+    chunk = Chunk(0, 0, 3, RATE, samples, ((0, 3),))
     assert np.array_equal(unpacked(packed(Piece(0, 0, chunk, None, None, elected=False))).chunk.samples, samples)
