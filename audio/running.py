@@ -1,6 +1,8 @@
 """Running operations over a row of frames: pages with context, means, extremes and spread of masks."""
 
 from collections.abc import Callable
+from types import MethodType
+from weakref import WeakMethod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +30,8 @@ class PagedFilter:
     fill : ndarray, shape (columns,), float32
         The row that stands before the beginning and after the end.
     function : callable
-        Takes ``(context + page + context, columns)`` and returns one row for each row of the page.
+        Takes ``(context + page + context, columns)`` and returns one row for each row of the page. The object of a
+        bound method has to be kept by others.
 
     """
 
@@ -36,7 +39,9 @@ class PagedFilter:
         self._page = page
         self._context = context
         self._fill = fill
-        self._function = function
+        # A bound method would tie its owner to this filter and back, and both would keep a recording's last audio, some
+        # megabytes, until Python next looks for such circles.
+        self._function = WeakMethod(function) if isinstance(function, MethodType) else lambda: function
         self._rows = [np.tile(fill, (context, 1))]
         self._count = context
 
@@ -47,10 +52,13 @@ class PagedFilter:
         need = self._page + 2 * self._context
         if self._count < need:
             return []
+        function = self._function()
+        if function is None:
+            raise ReferenceError("the object whose method this filter runs is gone: keep it as long as the filter")
         joined = np.concatenate(self._rows)
         results = []
         while len(joined) >= need:
-            results.append(self._function(joined[:need]))
+            results.append(function(joined[:need]))
             joined = joined[self._page :]
         self._rows = [joined.copy()]
         self._count = len(joined)

@@ -47,9 +47,11 @@ class Task:
         A failure is kept rather than raised, for chunks before this one may still be under way and their text is to
         be had first.
         """
+        # What is done is let go of at once: its callbacks lead back here, so that Python would keep both for a while.
+        done, self._futures = self._futures, ()
         try:
-            if self._futures:
-                self._futures = self._recognition.send([future.result() for future in self._futures])
+            if done:
+                self._futures = self._recognition.send([future.result() for future in done])
             else:
                 self._futures = next(self._recognition)
         except StopIteration as stop:

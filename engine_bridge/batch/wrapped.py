@@ -88,15 +88,21 @@ class Relay(Future[Any]):
         self._behind = behind
         behind.add_done_callback(then)
 
+    def _let_go(self) -> None:
+        """Forget the future behind: its callback holds the clip and leads back here, a circle that would stay for long."""
+        self._behind = None
+
     def cancel(self) -> bool:
         """Cancel the future behind this one, and this one with it; return whether that was possible."""
         behind = self._behind
         if behind is not None and not behind.cancelled() and not behind.cancel():
             return False
+        self._let_go()
         return super().cancel()
 
     def fulfil(self, answer: Any = None, error: BaseException | None = None) -> None:
         """Take the result, unless nobody wants it any more."""
+        self._let_go()
         if self.set_running_or_notify_cancel():
             if error is not None:
                 self.set_exception(error)
