@@ -89,7 +89,7 @@ class Relay(Future[Any]):
         behind.add_done_callback(then)
 
     def _let_go(self) -> None:
-        """Forget the future behind: its callback holds the clip and leads back here, a circle that would stay for long."""
+        """Forget the future behind: its callback holds the clip and leads back here, in a circle that would stay."""
         self._behind = None
 
     def cancel(self) -> bool:
