@@ -23,7 +23,7 @@ pytest.importorskip("ray", reason="the ray extra is not installed")
 pytestmark = [
     pytest.mark.model,
     pytest.mark.skipif(model_problem() is not None, reason=str(model_problem())),
-    pytest.mark.timeout(280),
+    pytest.mark.timeout(600),
     # Ray's own: sockets and files that it leaves to the interpreter, and what it means to change.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"),
 ]
