@@ -28,7 +28,7 @@ from audio.stream import MonoStream
 from engine_bridge.assembling import Assembly, hears_seams, joined
 from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
 from engine_bridge.errors import EngineError
-from engine_bridge.language import VOTES, LanguageVote
+from engine_bridge.language import CANDIDATES, LanguageVote
 from engine_bridge.pace import Pace
 from engine_bridge.recognition import Outcome, recognise
 from engine_bridge.room import Room
@@ -162,8 +162,8 @@ class Transcription:
         self._detector = detector
         self._pace = Pace() if options.timestamps == "none" else None
         self._events: queue.SimpleQueue[Chunk | _End | Task] = queue.SimpleQueue()
-        own = LEAST_UNDER_WAY if self._vote is None else 2 * VOTES
-        self._share = (room or Room(max(engine.preferred_in_flight, 2 * VOTES))).share(own)
+        own = LEAST_UNDER_WAY if self._vote is None else 2 * CANDIDATES
+        self._share = (room or Room(max(engine.preferred_in_flight, own))).share(own)
         self._producer = threading.Thread(target=self._produce, name="auricle-decode", daemon=True)
         self._line: deque[_Work] = deque()
         self._failure: Exception | None = None
