@@ -329,9 +329,7 @@ class EmbeddedEngine:
         self, encoded: NDArray[Any], frames: Sequence[int], language: str, options: DecodingOptions
     ) -> list[ClipResult]:
         encoded = np.ascontiguousarray(encoded)
-        sampling: dict[str, Any] = {}
-        if options.temperature > 0:
-            sampling = {"sampling_topk": 0, "sampling_temperature": options.temperature}
+        sampling = {"sampling_topk": 0, "sampling_temperature": options.temperature} if options.temperature > 0 else {}
         with self._timing.stage(DECODE_TEXT):
             outputs = self._model.generate(
                 self._storage.from_array(encoded),
@@ -375,18 +373,20 @@ class EmbeddedEngine:
         language: str,
         options: DecodingOptions,
     ) -> list[tuple[ClipSegment, ...]]:
-        """Time the words of decoded clips by the decoder's attention to the audio."""
+        """Time the words of decoded clips by the decoder's attention; on a CPU each alone, so that no other tells."""
         texts = [self._tokens.text_tokens(written) for written in tokens]
         spoken = [index for index, text in enumerate(texts) if text]
         segments: list[tuple[ClipSegment, ...]] = [()] * len(texts)
-        if not spoken:
-            return segments
-        alignments = self._model.align(
-            self._storage.from_array(encoded if len(spoken) == len(texts) else encoded[spoken]),
-            self._tokens.start_sequence(language, options.task),
-            [texts[index] for index in spoken],
-            [max(2, frames[index] // HOP_FRAMES) for index in spoken],
-        )
+        alignments = [
+            alignment
+            for group in (spoken[at : at + self._encoder_batch] for at in range(0, len(spoken), self._encoder_batch))
+            for alignment in self._model.align(
+                self._storage.from_array(encoded[group]),
+                self._tokens.start_sequence(language, options.task),
+                [texts[index] for index in group],
+                [max(2, frames[index] // HOP_FRAMES) for index in group],
+            )
+        ]
         for index, alignment in zip(spoken, alignments, strict=True):
             words = words_from_alignment(
                 self._tokens.words(texts[index], language),

@@ -86,6 +86,18 @@ class TestTinyEn:
     def test_nothing_has_no_time_before_its_beginning_or_after_its_end(self, answers):
         assert {(segment.start, segment.end) for segment in answers["empty"].segments} <= {(0.0, 0.0)}
 
+    def test_an_answer_does_not_depend_on_the_clips_it_is_worked_out_with(self, speech):
+        clips = [speech.samples[: round(seconds * 16_000)] for seconds in (3.0, 20.0, 6.0, 11.0)]
+        options = DecodingOptions(language="en", beam_size=5)
+        engine = EmbeddedEngine("tiny.en", device="cpu", workers=1, batch_size=4)
+        try:
+            alone = [engine.submit(clip, options).result(120) for clip in clips]
+            # The first holds the worker until the others wait for it together.
+            together = [engine.submit(clip, options) for clip in (clips[1], *clips)][1:]
+            assert [future.result(120) for future in together] == alone
+        finally:
+            engine.close()
+
     def test_clips_together_give_the_words_of_clips_one_by_one(self, tiny_en, speech):
         clips = [speech.sentence(0), speech.sentence(1)]
         one_by_one = [tiny_en.submit(clip, DecodingOptions()).result(SECONDS) for clip in clips]
