@@ -325,7 +325,9 @@ def _narrowed(chunk: Chunk | None) -> Any:
         return None
     scaled = chunk.samples * np.float32(_FULL_SCALE)
     whole = scaled.astype(np.int16) if len(scaled) and np.abs(scaled).max() < _FULL_SCALE else None
-    return chunk if whole is None or not np.array_equal(whole, scaled) else replace(chunk, samples=whole)
+    if whole is None or not np.array_equal(whole, scaled):
+        return chunk
+    return replace(chunk, samples=whole)  # type: ignore[arg-type]  # only while it travels
 
 
 def _widened(chunk: Any) -> Any:

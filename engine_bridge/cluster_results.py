@@ -175,10 +175,10 @@ class Collector:
             for _, ballot in sorted(ballots.items()):
                 for language, probability in ballot.heard:
                     votes[language] += ballot.seconds * probability
-            language, share = elected(votes)
+            winner, share = elected(votes)
             entry = self._open[number]
             entry.votes[part] = share
-            entry.order = replace(entry.order, elected={**entry.order.elected, part: language})
+            entry.order = replace(entry.order, elected={**entry.order.elected, part: winner})
         self._ballots.clear()
 
     def take(self, message: Any) -> RecordingResult | None:
