@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 
 from audio.decoders.base import BackendBase, DecoderBase, translated
 from audio.decoders.containment import is_recording
+from audio.decoders.ogg_links import link_offsets
 from audio.decoders.protocol import Block
 from audio.errors import NoAudioStreamError, UnreadableAudioError
 from audio.info import AudioInfo, StreamInfo
@@ -48,7 +49,9 @@ class TorchCodecDecoder(DecoderBase):
         if not is_recording(source):
             # torchcodec takes no list of allowed formats, and the system's FFmpeg may know music modules and scripts.
             raise UnreadableAudioError(source.name, "torchcodec is given only formats of recordings, and it is none")
-        self._reader: BinaryIO = source.open()
+        # Read as one, the links of a chained Ogg file are not cut at their ends.
+        self._links = link_offsets(source)
+        self._reader: BinaryIO = self._link(0)
         try:
             # A file object without a name: FFmpeg reads names as addresses, and guesses formats from their endings.
             self._decoder: Any = self._opened(AudioDecoder)
@@ -57,13 +60,29 @@ class TorchCodecDecoder(DecoderBase):
                 track = find_track(tracks, selection.track, source.name)
                 if tracks[track].index != self._decoder.stream_index:
                     self._reader.close()
-                    self._reader = source.open()
+                    self._reader = self._link(0)
                     self._decoder = AudioDecoder(self._reader, stream_index=tracks[track].index)
             super().__init__(self._describe())
             self._doubt = self._find_doubt()
         except BaseException:
             self._reader.close()
             raise
+
+    def _link(self, number: int) -> BinaryIO:
+        """Open one link of a chained file, or the whole of any other."""
+        stop = self._links[number + 1] if number + 1 < len(self._links) else None
+        return self._source.open(self._links[number], stop)
+
+    def _next_link(self, number: int) -> None:
+        """Begin with another link, which has to be of the same form."""
+        from torchcodec.decoders import AudioDecoder
+
+        self._reader.close()
+        self._reader = self._link(number)
+        self._decoder = self._opened(AudioDecoder)
+        metadata = self._decoder.metadata
+        if (metadata.sample_rate, metadata.num_channels) != (self._info.sample_rate, self._info.channels):
+            raise UnreadableAudioError(self._source.name, "torchcodec does not follow its change of rate or channels")
 
     def _opened(self, kind: Any) -> Any:
         try:
@@ -100,7 +119,7 @@ class TorchCodecDecoder(DecoderBase):
             sample_rate=rate,
             channels=channels,
             channel_layout=None,
-            claimed_duration=_claim(metadata),
+            claimed_duration=_claim(metadata) if len(self._links) == 1 else None,
             start_time=float(metadata.begin_stream_seconds_from_header or 0.0),
             streams=tracks,
             backend="torchcodec",
@@ -135,10 +154,13 @@ class TorchCodecDecoder(DecoderBase):
         rate = self._info.sample_rate
         enough = max(round(_BATCH_SECONDS * rate), _LEAST_FRAMES)
         with translated(self._source, "torchcodec"):
-            for held in self._batches(enough):
-                block: Block = (held[0] if len(held) == 1 else torch.cat(held, 1)).numpy().T
-                for start in range(0, len(block), rate):
-                    yield block[start : start + rate]
+            for number in range(len(self._links)):
+                if number:
+                    self._next_link(number)
+                for held in self._batches(enough):
+                    block: Block = (held[0] if len(held) == 1 else torch.cat(held, 1)).numpy().T
+                    for start in range(0, len(block), rate):
+                        yield block[start : start + rate]
 
     def _batches(self, enough: int) -> Iterator[list[Any]]:
         """Yield the samples of the codec's frames, as lists of tensors of shape (channels, samples).
