@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -60,18 +61,23 @@ def nodes():
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
 
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     cluster = Cluster(
         initialize_head=True,
         head_node_args={
             "num_cpus": CORES,
             "object_store_memory": STORE_BYTES,
             "include_dashboard": False,
+            "ray_client_server_port": port,
             # Workers stand back by 15 otherwise, which on a busy machine is for long.
             "_system_config": {"worker_niceness": 0},
         },
     )
     cluster.add_node(num_cpus=CORES, object_store_memory=STORE_BYTES)
     cluster.wait_for_nodes()
+    cluster.client_port = port
     yield cluster
     cluster.shutdown()
 
@@ -224,6 +230,31 @@ def test_a_job_that_is_left_goes_on_where_it_was(nodes, entries, expected, tmp_p
         assert sum(result.known for result in rest) >= 4  # all but the damaged one, if that was among them
         assert {result.recording.id for result in first} <= {result.recording.id for result in rest}
         assert_same(rest, expected)
+
+
+FROM_OUTSIDE = """
+import sys
+from engine_bridge.cluster import parse_address, transcribe_on_ray
+
+with transcribe_on_ray(sys.argv[2:], address=parse_address(sys.argv[1]), engines=1) as results:
+    print(*sorted(result.recording.id + ("!" if result.failure else "") for result in results))
+"""
+
+
+def test_a_client_outside_the_cluster_is_given_the_results(nodes, entries):
+    wanted = [entry.source for entry in entries if entry.id.startswith(("damaged", "short-00", "silent"))]
+    done = subprocess.run(
+        [sys.executable, "-c", FROM_OUTSIDE, f"ray://127.0.0.1:{nodes.client_port}", *wanted],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    names = done.stdout.split()
+    assert [name.rpartition("/")[2] for name in names] == ["damaged.mp3!", "short-00.wav", "silent.wav"]
 
 
 def test_a_model_that_the_cluster_has_not_is_told_at_once(nodes, entries):
