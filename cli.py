@@ -18,6 +18,8 @@ from engine_bridge.arguments import (
     Glossary,
     detector_option,
     job_options,
+    limit_options,
+    limits_of,
     selection_of,
     selection_options,
 )
@@ -92,6 +94,7 @@ def main() -> None:
 )
 @selection_options
 @detector_option
+@limit_options
 @backend_option
 @job_options
 @click.option("-q", "--quiet", is_flag=True, help="No text on standard output when -o is given, and no progress.")
@@ -116,7 +119,7 @@ def transcribe(
     """
     from engine_bridge.transcribe_command import JobOptions, TranscribeCommand
 
-    part = selection_of(options)
+    part = {**selection_of(options), **limits_of(options)}
     dry_run = options.pop("dry_run")
     job = JobOptions(**{name: options.pop(name) for name in JobOptions.__dataclass_fields__})
     command = TranscribeCommand(
@@ -176,6 +179,7 @@ def probe(source: str, audio_backend: str, as_json: bool) -> None:
 )
 @selection_options
 @detector_option
+@limit_options
 @backend_option
 def split(
     inputs: tuple[str, ...],
@@ -192,8 +196,10 @@ def split(
     """
     from engine_bridge.split_command import run_split
 
+    bounds = limits_of(settings)
     chosen = {**selection_of(settings), **settings}
-    sys.exit(run_split(inputs, output, shards, shard_size=shard_size, workers=workers, settings=chosen, tell=complain))
+    lengths = {"shard_size": shard_size, "workers": workers}
+    sys.exit(run_split(inputs, output, shards, **lengths, settings=chosen, bounds=bounds, tell=complain))
 
 
 @main.command()

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from audio.decoders import open_decoder
+from audio.isolation import Isolation
+from audio.limits import DecodeLimits
 from audio.selection import Selection, Timeline
 from audio.source import AudioSource, Source
 from engine_bridge.engines.open import DEFAULT_SPEC, open_engine
@@ -40,6 +42,8 @@ def transcribe_channels(
     from_seconds: float = 0.0,
     to_seconds: float | None = None,
     timeline: Timeline = "container",
+    limits: DecodeLimits | None = None,
+    isolation: Isolation | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     **options: Any,
 ) -> Transcript:
@@ -50,7 +54,7 @@ def transcribe_channels(
 
     Parameters
     ----------
-    source, engine, audio_backend, track, from_seconds, to_seconds, timeline
+    source, engine, audio_backend, track, from_seconds, to_seconds, timeline, limits, isolation
         As for `stream_transcript`.
     on_progress : callable or None
         Called with a `Progress` after each chunk; it counts the recording once for each channel.
@@ -70,12 +74,13 @@ def transcribe_channels(
         If the engine cannot be opened, fails, or cannot do what is asked.
 
     """
-    recording = Source.of(source)
+    recording = Source.of(source, limits)
     selection = Selection(track, from_seconds, to_seconds, timeline)
-    channels, differ = channels_of(recording, audio_backend, selection)
+    channels, differ = channels_of(recording, audio_backend, selection, limits=limits, isolation=isolation)
     opened = open_engine(engine) if isinstance(engine, str) else engine
     ranges = {"track": track, "from_seconds": from_seconds, "to_seconds": to_seconds, "timeline": timeline}
-    options = {**options, **ranges, "engine": opened, "audio_backend": audio_backend}
+    bounds = {"limits": limits, "isolation": isolation}
+    options = {**options, **ranges, **bounds, "engine": opened, "audio_backend": audio_backend}
     progress = _ChannelsProgress(len(channels) if differ else 1, on_progress)
     try:
         if not differ:
@@ -127,7 +132,14 @@ def merged(transcripts: dict[str, Transcript]) -> Transcript:
     )
 
 
-def channels_of(source: Source, backend: str, selection: Selection) -> tuple[list[str], bool]:
+def channels_of(
+    source: Source,
+    backend: str,
+    selection: Selection,
+    *,
+    limits: DecodeLimits | None = None,
+    isolation: Isolation | None = None,
+) -> tuple[list[str], bool]:
     """Return the channels' names, and whether they differ; it reads to the first difference.
 
     Parameters
@@ -138,6 +150,10 @@ def channels_of(source: Source, backend: str, selection: Selection) -> tuple[lis
         The decoder.
     selection : Selection
         The part of the recording that counts.
+    limits : DecodeLimits or None
+        What decoding may cost.
+    isolation : Isolation or None
+        Bounds of a process of its own for decoding.
 
     Raises
     ------
@@ -145,7 +161,7 @@ def channels_of(source: Source, backend: str, selection: Selection) -> tuple[lis
         If the recording cannot be decoded.
 
     """
-    with open_decoder(source, backend, selection=selection) as decoder:
+    with open_decoder(source, backend, selection=selection, limits=limits, isolation=isolation) as decoder:
         count = decoder.info.channels
         names = ["left", "right"] if count == 2 else [f"channel {number}" for number in range(count)]
         return names, count > 1 and any(_differences(decoder.blocks()))

@@ -35,7 +35,7 @@ from engine_bridge.cluster_ray import Engines, Pass, Stage, agreed, connected, p
 from engine_bridge.cluster_results import Collector, Entry
 from engine_bridge.engines.open import DEFAULT_SPEC
 from engine_bridge.engines.options import check_options
-from engine_bridge.errors import ClusterError, EngineBridgeError
+from engine_bridge.errors import ClusterError, EngineBridgeError, UnsupportedOptionError
 from engine_bridge.journal import Journal
 from engine_bridge.transcription import FILLED
 
@@ -142,6 +142,9 @@ def transcribe_on_ray(
     unknown = sorted(set(options) - set(complete_settings({})))
     if unknown:
         raise TypeError(f"transcribe_on_ray() takes no option {unknown[0]!r}")
+    for name in ("limits", "isolation"):
+        if settings[name] is not None:
+            raise UnsupportedOptionError(f"{name} are not carried to a cluster: leave them out, or work without one")
     asked = Asked(**{each.name: settings[each.name] for each in fields(Asked)})
     with ExitStack() as stack:
         ray = stack.enter_context(connected(address))

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 
 from audio.channels import ChannelReduction
 from audio.detectors import DetectorName, open_detector
+from audio.isolation import Isolation
+from audio.limits import DecodeLimits
 from audio.mixing import ChannelChoice
 from audio.selection import Timeline
 from audio.source import AudioSource, Source
@@ -33,6 +35,8 @@ def stream_transcript(
     to_seconds: float | None = None,
     timeline: Timeline = "container",
     detector: DetectorName = "energy",
+    limits: DecodeLimits | None = None,
+    isolation: Isolation | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     room: Room | None = None,
 ) -> Transcription:
@@ -71,6 +75,10 @@ def stream_transcript(
         film also where its sound begins late or has holes.
     detector : {"energy", "silero"}
         What tells speech from the rest: see `audio.open_detector`.
+    limits : DecodeLimits or None
+        What decoding may cost; those for one's own recordings by default.
+    isolation : Isolation or None
+        Bounds of a process of its own for decoding; None decodes in this one.
     on_progress : callable or None
         Called with a `Progress` after each chunk.
     room : Room or None
@@ -85,7 +93,7 @@ def stream_transcript(
         If the engine cannot be opened or cannot do what is asked.
 
     """
-    recording = Source.of(source)
+    recording = Source.of(source, limits)
     opened = open_engine(engine) if isinstance(engine, str) else engine
     owns_engine = isinstance(engine, str)
     try:
@@ -108,6 +116,8 @@ def stream_transcript(
             from_seconds=from_seconds,
             to_seconds=to_seconds,
             timeline=timeline,
+            limits=limits,
+            isolation=isolation,
         )
     except BaseException:
         if owns_engine:
@@ -144,6 +154,8 @@ def transcribe(
     to_seconds: float | None = None,
     timeline: Timeline = "container",
     detector: DetectorName = "energy",
+    limits: DecodeLimits | None = None,
+    isolation: Isolation | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     room: Room | None = None,
 ) -> Transcript:
@@ -164,6 +176,8 @@ def transcribe(
         to_seconds=to_seconds,
         timeline=timeline,
         detector=detector,
+        limits=limits,
+        isolation=isolation,
         on_progress=on_progress,
         room=room,
     ) as transcription:

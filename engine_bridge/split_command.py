@@ -21,6 +21,7 @@ def run_split(
     shard_size: int | None,
     workers: int | None,
     settings: Mapping[str, Any],
+    bounds: Mapping[str, Any],
     tell: Tell,
 ) -> int:
     """Cut recordings in their pauses, and return the exit code.
@@ -37,6 +38,8 @@ def run_split(
         As for `split_recordings`.
     settings : mapping
         The fields of `SplitSettings`.
+    bounds : mapping
+        The limits and the isolation for decoding, as `open_stream` takes them; for one recording alone.
     tell : callable
         Says one line on standard error.
 
@@ -52,15 +55,17 @@ def run_split(
         raise click.UsageError("several recordings go into shards: add --shards webdataset, parquet or lhotse")
     if shards is None and (shard_size is not None or workers is not None):
         raise click.UsageError("--shard-size and --workers are for shards: add --shards webdataset, parquet or lhotse")
+    if shards is not None and bounds:
+        raise click.UsageError("--limit and --isolate are not for shards: leave them out")
     try:
         if shards is None:
-            return _split_one(inputs[0], output, settings, tell)
+            return _split_one(inputs[0], output, settings, bounds, tell)
         return _split_many(inputs, output, shards, shard_size, workers, settings, tell)
     except SplitError as error:
         raise click.UsageError(str(error)) from error
 
 
-def _split_one(source: str, output: Path, settings: Mapping[str, Any], tell: Tell) -> int:
+def _split_one(source: str, output: Path, settings: Mapping[str, Any], bounds: Mapping[str, Any], tell: Tell) -> int:
     from audio import AudioError, SplitError, open_detector, open_stream, stream_chunks
     from engine_bridge.chunk_files import write_chunks
     from engine_bridge.errors import OutputError
@@ -78,6 +83,7 @@ def _split_one(source: str, output: Path, settings: Mapping[str, Any], tell: Tel
             backend=settings["audio_backend"],
             reduction=settings["channels"],
             **selection,
+            **bounds,
         ) as stream:
             detector = open_detector(settings["detector"], rate)
             chunks = stream_chunks(stream, rate, detector=detector, **lengths)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from engine_bridge.journal import Journal
 
 _FORM = "auricle recording 1"  # changes with what the fingerprint is made of
+_WITHOUT_EFFECT = ("isolation",)  # settings that no transcript depends on
 
 
 def recording_fingerprint(content: bytes, settings: Mapping[str, Any], engine: str) -> str:
@@ -34,7 +35,8 @@ def recording_fingerprint(content: bytes, settings: Mapping[str, Any], engine: s
         64 hexadecimal digits. This package's version is part of what they stand for.
 
     """
-    parts = [_FORM, package_version(), content.hex(), engine, settings]
+    telling = {name: value for name, value in settings.items() if name not in _WITHOUT_EFFECT}
+    parts = [_FORM, package_version(), content.hex(), engine, telling]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=_plain).encode()).hexdigest()
 
 

@@ -14,6 +14,8 @@ import engine_bridge.cluster_engines as cluster_engines
 import engine_bridge.cluster_reading as cluster_reading
 import engine_bridge.transcription as transcription
 from audio.chunk import Chunk
+from audio.isolation import Isolation
+from audio.limits import DecodeLimits
 from engine_bridge import transcribe, transcribe_channels
 from engine_bridge.batch.recording import Recording as Entry
 from engine_bridge.batch.working import complete_settings
@@ -362,4 +364,11 @@ def test_no_option_of_one_process_is_forgotten():
     for_recordings = {"channel_reduction", "track", "from_seconds", "to_seconds"}
     for_reading = {"audio_backend", "timeline", "detector"}
     for_engines = {each.name for each in fields(Asked)}
-    assert for_recordings | for_reading | for_engines == set(complete_settings({}))
+    refused = {"limits", "isolation"}
+    assert for_recordings | for_reading | for_engines | refused == set(complete_settings({}))
+
+
+@pytest.mark.parametrize("option", [{"limits": DecodeLimits(max_seconds=1.0)}, {"isolation": Isolation()}])
+def test_an_option_that_is_not_carried_there_is_refused_by_name(option):
+    with pytest.raises(UnsupportedOptionError, match=f"{next(iter(option))} are not carried to a cluster"):
+        cluster.transcribe_on_ray([], **option)
