@@ -12,8 +12,8 @@ from engine_bridge.engines.protocol import ClipResult, ClipSegment, ClipWord
 from engine_bridge.sentences import ends_sentence, sentences_from_words
 from engine_bridge.transcript import Segment, Word
 
-LEAD_SECONDS = 0.1
-TAIL_SECONDS = 0.12
+LEAD_SECONDS = 0.08
+TAIL_SECONDS = 0.1
 """How much a sentence is made longer at its start and end where there is a pause: what is too soft to be seen belongs
 to it, and a subtitle should not be gone with the last sound."""
 
