@@ -13,7 +13,6 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from engine_bridge.batch.wrapped import Relay, WrappedEngine
 from engine_bridge.engines.protocol import (
     ClipResult,
     ClipSegment,
@@ -22,6 +21,7 @@ from engine_bridge.engines.protocol import (
     Engine,
     LanguageProbabilities,
 )
+from engine_bridge.engines.wrapped import Relay, WrappedEngine
 from engine_bridge.errors import JournalError
 from engine_bridge.journal import Journal
 

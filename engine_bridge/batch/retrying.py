@@ -5,8 +5,8 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any
 
-from engine_bridge.batch.wrapped import Relay, WrappedEngine
 from engine_bridge.engines.protocol import DecodingOptions, Engine
+from engine_bridge.engines.wrapped import Relay, WrappedEngine
 from engine_bridge.errors import EngineDeadError, EngineError
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from engine_bridge.engines.protocol import (
     ClipResult,
     DecodingOptions,
     Engine,
-    EngineCapabilities,
     LanguageProbabilities,
 )
+from engine_bridge.engines.wrapped import WrappedEngine
 from engine_bridge.errors import EngineError
 from engine_bridge.prompts import compose_prompt
 from engine_bridge.server.held import held_recording, inputs_of
@@ -35,7 +35,7 @@ RETRY_AFTER = 10
 _LEAST_IN_FLIGHT = 4
 
 
-class RequestEngine:
+class RequestEngine(WrappedEngine):
     """The part of a shared engine that one request has; all that it asked for can be cancelled at once.
 
     Parameters
@@ -48,39 +48,16 @@ class RequestEngine:
     """
 
     def __init__(self, engine: Engine, in_flight: int) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._in_flight = in_flight
         self._lock = threading.Lock()
         self._open: set[Future[Any]] = set()
         self._is_cancelled = False
 
     @property
-    def spec(self) -> str:
-        """That of the shared engine."""
-        return self._engine.spec
-
-    @property
-    def description(self) -> str:
-        """That of the shared engine."""
-        return self._engine.description
-
-    @property
-    def capabilities(self) -> EngineCapabilities:
-        """Those of the shared engine."""
-        return self._engine.capabilities
-
-    @property
     def preferred_in_flight(self) -> int:
         """The request's share."""
         return self._in_flight
-
-    def check(self, options: DecodingOptions) -> None:
-        """Raise UnsupportedOptionError if the shared engine cannot honour `options`."""
-        self._engine.check(options)
-
-    def fit_prompt(self, text: str) -> tuple[str, bool]:
-        """Return what of a prompt the shared engine takes."""
-        return self._engine.fit_prompt(text)
 
     def submit(self, samples: NDArray[np.float32], options: DecodingOptions) -> "Future[ClipResult]":
         """Hand over one clip."""
