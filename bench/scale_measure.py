@@ -26,9 +26,9 @@ from engine_bridge.cluster_engines import Asked, Recogniser, agree
 from engine_bridge.cluster_messages import MESSAGE, Cut, Order, Piece, messages_of, packed, rows_of
 from engine_bridge.cluster_reading import pieces
 from engine_bridge.cluster_results import Collector, Entry
+from engine_bridge.cutting import FILLED, KEPT_SILENCE_SECONDS
 from engine_bridge.journal import Journal
 from engine_bridge.preparation import content_hash
-from engine_bridge.transcription import FILLED
 from tests.recordings import ENCODINGS, calls, encode
 
 RATE = 16_000
@@ -76,7 +76,7 @@ def _reading(speech: np.ndarray, folder: Path, name: str, runs: int) -> dict[str
 
     def read() -> None:
         with open_stream(path, RATE, timeline="container") as stream:
-            for _ in stream_chunks(stream, RATE, max_duration=FILLED * 30, keep_silence=1.5):
+            for _ in stream_chunks(stream, RATE, max_duration=FILLED * 30, keep_silence=KEPT_SILENCE_SECONDS):
                 pass
 
     data = path.read_bytes()  # a file's hash is remembered by its path

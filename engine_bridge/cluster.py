@@ -33,11 +33,11 @@ from engine_bridge.cluster_engines import Asked
 from engine_bridge.cluster_messages import Ballot, Broken, Content, Cut, Heard, Order, messages_of
 from engine_bridge.cluster_ray import Engines, Pass, Stage, agreed, connected, placed, rows_in_cluster, translated
 from engine_bridge.cluster_results import Collector, Entry
+from engine_bridge.cutting import FILLED
 from engine_bridge.engines.open import DEFAULT_SPEC
 from engine_bridge.engines.options import check_options
 from engine_bridge.errors import ClusterError, EngineBridgeError, UnsupportedOptionError
 from engine_bridge.journal import Journal
-from engine_bridge.transcription import FILLED
 
 WINDOW = 20_000
 """Recordings that are known at a time. Each costs about a kilobyte here, and a window's last ones leave some of a

@@ -8,16 +8,12 @@ from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from audio.chunk import Chunk
 from audio.detectors import open_detector
 from audio.errors import AudioError
 from audio.positions import seconds_from_samples
 from audio.selection import Selection
 from audio.source import Source
-from audio.split import stream_chunks
 from audio.stream import MonoStream, open_stream
 from engine_bridge.assembling import hears_seams
 from engine_bridge.batch.remote import opened
@@ -36,13 +32,13 @@ from engine_bridge.cluster_messages import (
     packed,
     unpacked,
 )
+from engine_bridge.cutting import cut_stream
 from engine_bridge.errors import EngineBridgeError
 from engine_bridge.language import CANDIDATES, most_audible
 from engine_bridge.preparation import content_hash
 from engine_bridge.recognition import Outcome
 from engine_bridge.seams import seam_chunk
 from engine_bridge.timing import DECODE_AUDIO, SPLIT, TimingContext
-from engine_bridge.transcription import KEPT_SILENCE_SECONDS
 
 if TYPE_CHECKING:
     pass
@@ -186,35 +182,10 @@ class _Reading:
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the chunks at their places in the recording, and raise what ended it early."""
-        damage: list[AudioError] = []
-        chunks = stream_chunks(
-            self._decoded(damage),
-            self._cut.sample_rate,
-            max_duration=self._cut.max_duration,
-            keep_silence=KEPT_SILENCE_SECONDS,
-            detector=open_detector(self._cut.detector, self._cut.sample_rate),
-        )
-        while True:
-            with self._timing.stage(SPLIT):
-                chunk = next(chunks, None)
-            if chunk is None:
-                break
+        detector = open_detector(self._cut.detector, self._cut.sample_rate)
+        for chunk in cut_stream(self._stream, self._timing, max_duration=self._cut.max_duration, detector=detector):
             self._count += 1
-            yield chunk.moved(self._stream.offset)
-        if damage:
-            raise damage[0]
-
-    def _decoded(self, damage: list[AudioError]) -> Iterator[NDArray[np.float32]]:
-        blocks = iter(self._stream)
-        try:
-            while True:
-                with self._timing.stage(DECODE_AUDIO):
-                    block = next(blocks, None)
-                if block is None:
-                    return
-                yield block
-        except AudioError as error:
-            damage.append(error)
+            yield chunk
 
     def end(self, number: int, part: int, names: tuple[str, ...], source: str, notes: tuple[str, ...]) -> End:
         """Return what there is to tell once all chunks have been yielded."""

@@ -15,17 +15,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from audio.chunk import Chunk
 from audio.energy import SpeechDetector
-from audio.errors import AudioError
 from audio.info import AudioInfo
 from audio.positions import seconds_from_samples
-from audio.split import stream_chunks
 from audio.stream import MonoStream
 from engine_bridge.assembling import Assembly, hears_seams, joined
+from engine_bridge.cutting import FILLED, cut_stream
 from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
 from engine_bridge.errors import EngineError
 from engine_bridge.language import CANDIDATES, LanguageVote
@@ -36,15 +32,6 @@ from engine_bridge.seams import seam_chunk
 from engine_bridge.tasks import Task
 from engine_bridge.timing import CHECK, DECODE_AUDIO, PROCESS, SPLIT, WAIT, TimingContext
 from engine_bridge.transcript import Segment, Transcript
-
-FILLED = 28 / 30
-"""Share of the engine's longest clip that a chunk fills. Whisper ends its text best where silence follows: over eight
-recordings 28 s in a window of 30 s gave 1.96 % word errors, 29 s 1.94 % and 30 s 2.07 %, and at 30 s a passage of one
-of them was lost in the first attempt (tiny.en, int8, greedy; bench/quality.py repeats it)."""
-
-KEPT_SILENCE_SECONDS = 2.0
-"""Pauses longer than about this are shortened before the engine sees them: silence costs as much as speech there. Over
-the same recordings 1 s gave 2.04 % word errors, 1.5 s 1.93 %, 2 s 1.88 % and 3 s 1.94 %."""
 
 LEAST_UNDER_WAY = 3
 """Chunks of a recording that have to be under way at once: a forced cut waits for the chunk after it, and that is cut
@@ -168,7 +155,6 @@ class Transcription:
         self._line: deque[_Work] = deque()
         self._failure: Exception | None = None
         self._complete = False
-        self._damage: AudioError | None = None
         self._iterator = self._run()
 
     @property
@@ -252,40 +238,16 @@ class Transcription:
     def _produce(self) -> None:
         failure: BaseException | None = None
         try:
-            capabilities = self._engine.capabilities
-            chunks = stream_chunks(
-                self._decoded(),
-                capabilities.sample_rate,
-                max_duration=FILLED * capabilities.max_clip_seconds,
-                keep_silence=KEPT_SILENCE_SECONDS,
-                detector=self._detector,
-            )
-            while True:
-                with self._timing.stage(SPLIT):
-                    chunk = next(chunks, None)
-                if chunk is None:
-                    break
+            longest = FILLED * self._engine.capabilities.max_clip_seconds
+            for chunk in cut_stream(self._stream, self._timing, max_duration=longest, detector=self._detector):
                 if not self._share.enter():
                     # Heard only where others closed the room: what there is must not pass for the whole.
                     failure = EngineError(f"{self._source}: the job was stopped before its end; start it again")
                     break
-                self._events.put(chunk.moved(self._stream.offset))
+                self._events.put(chunk)
         except BaseException as error:  # noqa: BLE001 - raised again in the consumer's thread
             failure = error
-        self._events.put(_End(failure or self._damage))
-
-    def _decoded(self) -> Iterator[NDArray[np.float32]]:
-        """Yield the recording's blocks; where decoding breaks off, what came before is still cut and recognised."""
-        blocks = iter(self._stream)
-        try:
-            while True:
-                with self._timing.stage(DECODE_AUDIO):
-                    block = next(blocks, None)
-                if block is None:
-                    return
-                yield block
-        except AudioError as error:
-            self._damage = error
+        self._events.put(_End(failure))
 
     def _run(self) -> Generator[Segment, None, None]:
         try:

@@ -11,8 +11,7 @@ import soundfile
 
 import engine_bridge.cluster as cluster
 import engine_bridge.cluster_engines as cluster_engines
-import engine_bridge.cluster_reading as cluster_reading
-import engine_bridge.transcription as transcription
+import engine_bridge.cutting as cutting
 from audio.chunk import Chunk
 from audio.isolation import Isolation
 from audio.limits import DecodeLimits
@@ -148,8 +147,7 @@ class TestTheSameAsInOneProcess:
             for index, (a, b) in enumerate(pairwise(round(seconds * sample_rate) for seconds in edges)):
                 yield Chunk(index, a, b, sample_rate, samples[a:b], ((a, b),), ((a, b),), forced=b < len(samples))
 
-        monkeypatch.setattr(transcription, "stream_chunks", chunks)
-        monkeypatch.setattr(cluster_reading, "stream_chunks", chunks)
+        monkeypatch.setattr(cutting, "stream_chunks", chunks)
         transcript = transcript_of(run([Entry("talk", talk.source)])["talk"])
         assert [word.text for segment in transcript.segments for word in segment.words] == talk.names
         assert transcript == locally(talk.source)
