@@ -273,7 +273,7 @@ def _from_bytes(data: bytes) -> Source:
 def _from_file(file: Any, name: str, limits: DecodeLimits) -> Source:
     if isinstance(file, io.TextIOBase):
         raise InvalidSourceError('the file was opened for text; open it with mode "rb"')
-    start = _seekable_position(file)
+    start = seekable_position(file)
     if start is None:
         return _spooled(file, name, limits)
     size = int(file.seek(0, os.SEEK_END)) - start
@@ -283,8 +283,8 @@ def _from_file(file: Any, name: str, limits: DecodeLimits) -> Source:
     return Source(name, file=file, start=start, size=size)
 
 
-def _seekable_position(file: Any) -> int | None:
-    """Return where a file stands, or None if it cannot be rewound to there."""
+def seekable_position(file: Any) -> int | None:
+    """Return where a binary file stands, or None if it cannot be rewound to there."""
     seekable = getattr(file, "seekable", None)
     if seekable is not None and not seekable():
         return None

@@ -13,7 +13,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from audio.errors import AudioError, AudioFileNotFoundError, BackendUnavailableError, UnreadableAudioError
-from audio.source import READ_SIZE, AudioSource, Source
+from audio.source import READ_SIZE, AudioSource, Source, seekable_position
 
 _BLOCK_BYTES = 1 << 22
 """Read ahead of what is asked for: storage services answer a request in a tenth of a second, whatever its size."""
@@ -215,12 +215,11 @@ class _EndingReader:
         size = getattr(self._file, "size", None)
         if isinstance(size, int):
             return size if self._file.seekable() else None
-        try:
-            end = self._file.seek(0, io.SEEK_END)
-            self._file.seek(0)
-        except (OSError, ValueError, NotImplementedError):
+        if seekable_position(self._file) is None:
             return None
-        return end if isinstance(end, int) else None
+        end = int(self._file.seek(0, io.SEEK_END))
+        self._file.seek(0)
+        return end
 
     def spool(self) -> int:
         """Copy the file to a temporary one, read that from here on, and return the number of bytes."""
