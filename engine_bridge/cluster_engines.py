@@ -64,15 +64,7 @@ def agree(spec: str, arguments: Mapping[str, Any], asked: Asked) -> Contract:
     """
     engine = open_engine(spec, **arguments)
     try:
-        options, notices = decoding_options(
-            engine,
-            language=asked.language,
-            per_chunk_language=asked.per_chunk_language,
-            task=asked.task,
-            beam_size=asked.beam_size,
-            prompt=asked.prompt,
-            glossary=asked.glossary,
-        )
+        options, notices = decoding_options(engine, **vars(asked))
         with tempfile.TemporaryDirectory(prefix="auricle-") as folder, Journal.in_folder(folder) as journal:
             identity = engine_identity(spec, journal)
         return Contract(

@@ -27,7 +27,7 @@ from engine_bridge.batch.locks import ByteLocks
 from engine_bridge.batch.results import Failure
 from engine_bridge.errors import JournalError
 from engine_bridge.formats import read_json, render
-from engine_bridge.preparation import content_hash
+from engine_bridge.preparation import SETTLED_NANOSECONDS, content_hash
 from engine_bridge.transcript import Transcript
 
 FOLDER = ".auricle"
@@ -37,9 +37,6 @@ SCHEMA_VERSION = 1
 
 PATIENCE_SECONDS = 60.0
 """How long a change waits for those of other processes, each of which takes less than a millisecond."""
-
-SETTLED_NANOSECONDS = 2_000_000_000
-"""Age from which on a file's times are believed to change with its content; some file systems count whole seconds."""
 
 BEGUN, DONE, FAILED = "begun", "done", "failed"
 

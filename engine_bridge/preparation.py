@@ -25,7 +25,9 @@ from engine_bridge.errors import CacheMissError
 
 _FORM = "auricle waveform 1"  # changes with what is computed from the same content and settings
 _PIECE_BYTES = 1 << 22
-_SETTLED_NS = 2_000_000_000  # file systems stamp times as coarsely as this: what changed just now may change unseen
+SETTLED_NANOSECONDS = 2_000_000_000
+"""Age from which on a file's times are believed to change with its content; some file systems count whole seconds."""
+
 _MOST_KNOWN = 4_096
 _known_hashes: dict[tuple[int, ...], bytes] = {}
 
@@ -199,7 +201,7 @@ def _identity(source: Source) -> tuple[int, ...] | None:
     if source.path is None:
         return None
     status = os.stat(source.path)  # noqa: PTH116 - the path as it was given
-    if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) < _SETTLED_NS:
+    if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) < SETTLED_NANOSECONDS:
         return None
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 

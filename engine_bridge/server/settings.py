@@ -1,7 +1,7 @@
 """What a server allows strangers, and where it is said: the ``audio`` part of vLLM's ``--media-io-kwargs``."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from audio.decoders.auto import AUTO_ORDER
@@ -14,14 +14,7 @@ from engine_bridge.media import MediaPolicy
 
 BACKENDS = ("auto", *AUTO_ORDER)
 
-_LIMITS = (
-    "max_encoded_bytes",
-    "max_seconds",
-    "max_decoded_bytes",
-    "max_channels",
-    "max_sample_rate",
-    "max_open_seconds",
-)
+_LIMITS = tuple(each.name for each in fields(DecodeLimits))
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ class TestKeys:
     def test_a_file_is_read_again_only_when_it_has_changed(self, tmp_path, monkeypatch):
         from audio.source import Source
 
-        monkeypatch.setattr(preparation, "_SETTLED_NS", 0)
+        monkeypatch.setattr(preparation, "SETTLED_NANOSECONDS", 0)
         file = tmp_path / "recording.flac"
         file.write_bytes(recording())
         source, reads, read = Source.of(file), [], Source.open
