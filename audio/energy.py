@@ -30,6 +30,15 @@ FRAMES_PER_SECOND = 100
 SPEECH_EVIDENCE = 0.5
 """Evidence from which on a frame counts as speech."""
 
+ONSET_FRAMES = 4
+FADE_FRAMES = 22
+DIP_FRAMES = 3
+"""Frames before and behind speech, and of a dip within it, that are in doubt: the onset, and the end, which fades into
+the background. They count as speech as well."""
+
+DOUBT = 0.5
+"""The evidence of what is in doubt."""
+
 SILENCE_DB = -120.0
 """Level of a frame of zeros, in dB relative to full scale; nothing is quieter."""
 
@@ -47,11 +56,6 @@ _CERTAIN_DB = 6.0
 _POSSIBLE_DB = 3.0
 _SHORTEST_FRAMES = 6
 _NEAR_FRAMES = 25
-# In doubt are the onset, the end, which fades into the background, and short dips: they count as speech as well.
-_ONSET_FRAMES = 4
-_FADE_FRAMES = 22
-_DIP_FRAMES = 3
-_DOUBT = 0.5
 
 
 def frame_length(sample_rate: int) -> int:
@@ -251,9 +255,9 @@ class EnergyDetector:
         certain = erode(above >= _CERTAIN_DB, half, half)
         certain = dilate(certain, half, half)
         speech = certain | ((above >= _POSSIBLE_DB) & dilate(certain, _NEAR_FRAMES, _NEAR_FRAMES))
-        wide = dilate(speech, _ONSET_FRAMES + _DIP_FRAMES, _FADE_FRAMES + _DIP_FRAMES)
-        doubt = erode(wide, _DIP_FRAMES, _DIP_FRAMES)
-        evidence = np.where(speech, np.float32(1), doubt * np.float32(_DOUBT))
+        wide = dilate(speech, ONSET_FRAMES + DIP_FRAMES, FADE_FRAMES + DIP_FRAMES)
+        doubt = erode(wide, DIP_FRAMES, DIP_FRAMES)
+        evidence = np.where(speech, np.float32(1), doubt * np.float32(DOUBT))
         return evidence[_CONTEXT_FRAMES:-_CONTEXT_FRAMES]
 
 

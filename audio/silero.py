@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from audio.energy import SPEECH_EVIDENCE, EnergyDetector, frame_length
+from audio.energy import DIP_FRAMES, DOUBT, FADE_FRAMES, ONSET_FRAMES, SPEECH_EVIDENCE, EnergyDetector, frame_length
 from audio.errors import BackendUnavailableError
 from audio.resample import open_resampler
 from audio.running import FloatArray, PagedFilter, dilate, erode
@@ -51,10 +51,6 @@ _POSSIBLE = 0.35
 _NEAR_FRAMES = 25
 # In doubt is what the network does not rule out, with the margins that `EnergyDetector` gives to onset, end and dips.
 _DOUBTFUL = 0.15
-_ONSET_FRAMES = 4
-_FADE_FRAMES = 22
-_DIP_FRAMES = 3
-_DOUBT = 0.5
 # In doubt is as well what rises above the background this close to it: the padding of speech that faster-whisper takes
 # for this network (speech_pad_ms of its VadOptions). Up to 0.31 s of soft beginnings were missed in one reading.
 _EDGE_FRAMES = 40
@@ -227,9 +223,9 @@ def _evidence(rows: FloatArray) -> FloatArray:
     certain = probabilities >= _CERTAIN
     voice = certain | ((probabilities >= _POSSIBLE) & dilate(certain, _NEAR_FRAMES, _NEAR_FRAMES))
     doubtful = probabilities >= _DOUBTFUL
-    wide = dilate(doubtful, _ONSET_FRAMES + _DIP_FRAMES, _FADE_FRAMES + _DIP_FRAMES)
-    doubt = erode(wide, _DIP_FRAMES, _DIP_FRAMES) | (loud & dilate(doubtful, _EDGE_FRAMES, _EDGE_FRAMES))
-    evidence = np.where(voice & (energy > _DOUBT), np.float32(1), doubt * np.float32(_DOUBT))
+    wide = dilate(doubtful, ONSET_FRAMES + DIP_FRAMES, FADE_FRAMES + DIP_FRAMES)
+    doubt = erode(wide, DIP_FRAMES, DIP_FRAMES) | (loud & dilate(doubtful, _EDGE_FRAMES, _EDGE_FRAMES))
+    evidence = np.where(voice & (energy > DOUBT), np.float32(1), doubt * np.float32(DOUBT))
     return evidence[_CONTEXT_FRAMES:-_CONTEXT_FRAMES]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audio.chunk import Chunk
+from audio.energy import FADE_FRAMES, FRAMES_PER_SECOND, ONSET_FRAMES
 from audio.positions import seconds_from_samples
 from engine_bridge.engines.protocol import ClipSegment, ClipWord
 from engine_bridge.sentences import CLAUSE_ENDS, SENTENCE_ENDS
@@ -54,8 +55,8 @@ EARLIEST_SECONDS = 1.0
 earlier than that in the pause before it."""
 
 STRETCH_REACH = 0.3
-ONSET_SECONDS = 0.04
-FADE_SECONDS = 0.22
+ONSET_SECONDS = ONSET_FRAMES / FRAMES_PER_SECOND
+FADE_SECONDS = FADE_FRAMES / FRAMES_PER_SECOND
 """A stretch of speech is given with so much before it and behind it (`audio.energy`). From there its edges are looked
 for, at most this far."""
 
