@@ -7,9 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 SPEECH_SECONDS = 25
+
+# How long an example takes is the machine's affair: a test says what is right, not how fast.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 class Speech(NamedTuple):

@@ -56,7 +56,7 @@ def in_seconds(stretches, rate=RATE):
 # ---- levels -------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(0, 20_000), st.integers(7, 5000), st.sampled_from([1000, 8000, 11_025, 16_000, 44_100]))
 def test_levels_do_not_depend_on_the_blocks(count, size, rate):
     samples = np.random.default_rng(count).uniform(-1, 1, count).astype(np.float32)
@@ -271,7 +271,7 @@ def test_speech_up_to_the_very_ends_is_covered():
     assert stretches[-1][1] <= len(samples)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(100, 80_000), st.sampled_from([1, 60, 61]))
 def test_the_detector_answers_for_every_frame_whatever_the_blocks(size, seconds):
     samples = np.concatenate([quiet(0.5, 1000), talk(1, -20, rate=1000), quiet(seconds, 1000)]) + noise(

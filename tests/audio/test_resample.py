@@ -60,7 +60,7 @@ def decibels(samples, reference=0.5):
 
 
 class TestPieces:
-    @settings(deadline=None, max_examples=15, derandomize=True)
+    @settings(max_examples=15, derandomize=True)
     @given(
         length=st.integers(0, 60_000),
         cuts=st.lists(st.integers(0, 60_000), max_size=6),

@@ -82,7 +82,7 @@ def evidence_of(samples, detector, rate=RATE, blocks=()):
 # ---- the stream ---------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.integers(0, 12 * RATE),
     st.lists(st.integers(0, 1200), max_size=4),

@@ -90,7 +90,6 @@ def same(ones, others):
 # ---- split_audio --------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(
     st.integers(0, 5000),
     st.sampled_from([10, 100, 1000, 1001]),
@@ -183,7 +182,7 @@ def recordings(draw):
     return np.concatenate([conversation(turns, LOW_RATE)[0], noise(extra / LOW_RATE, rate=LOW_RATE)])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     recordings(),
     st.integers(1, 100_000),
@@ -205,7 +204,7 @@ def test_chunks_tile_any_recording(samples, size, longest, least_share, keep_sil
         assert all(chunk.kept == ((chunk.start, chunk.stop),) for chunk in chunks)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(recordings(), st.lists(st.integers(0, 5000), min_size=1, max_size=30), st.sampled_from([None, 0.5]))
 def test_chunks_do_not_depend_on_the_blocks(samples, sizes, keep_silence):
     def uneven():

@@ -267,7 +267,7 @@ def transcripts(draw):
 
 
 @given(transcripts())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_cues_ascend_without_overlap_within_the_recording_and_fit_the_screen(transcript):
     shown = cues(transcript)
     for cue in shown:
@@ -279,7 +279,7 @@ def test_cues_ascend_without_overlap_within_the_recording_and_fit_the_screen(tra
 
 
 @given(transcripts())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_every_character_of_a_trusted_segment_is_shown_once(transcript):
     trusted = "".join(without_space(segment.text) for segment in transcript.segments if segment.suspect is None)
     assert "".join(without_space("".join(cue.lines)) for cue in cues(transcript)) == trusted
@@ -315,7 +315,7 @@ def rounded(transcript):
 
 
 @given(transcripts())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_json_reads_back_as_the_same_transcript(transcript):
     assert read_json(render(transcript, "json")) == rounded(transcript)
 

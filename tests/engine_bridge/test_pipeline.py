@@ -17,6 +17,7 @@ from engine_bridge.engines.protocol import DecodingOptions
 from engine_bridge.errors import EngineError, UnsupportedOptionError
 from engine_bridge.language import VOTES
 from engine_bridge.testing import ENGLISH_ONLY, MULTILINGUAL, FakeEngine, clip_result
+from tests.breaking import breaking_after
 from tests.tones import RATE, Recording, hear, listen
 
 
@@ -440,26 +441,6 @@ class TestFailures:
             transcribe(b"this is no recording", engine="fake")
         with pytest.raises(EngineError, match="closed"):
             engine.submit(np.zeros(1, dtype=np.float32), DecodingOptions())
-
-
-def breaking_after(seconds):
-    """Return an `open_stream` whose stream fails after so many seconds."""
-
-    class Breaking:
-        def __init__(self, stream):
-            self._stream = stream
-            self.close = stream.close
-
-        def __getattr__(self, name):
-            return getattr(self._stream, name)
-
-        def __iter__(self):
-            for block in self._stream:
-                yield block
-                if self._stream.frames > seconds * RATE:
-                    raise UnreadableAudioError("talk.mp3", "the file breaks here")
-
-    return lambda *arguments, **options: Breaking(open_stream(*arguments, **options))
 
 
 class TestStoppingEarly:

@@ -90,7 +90,7 @@ def test_no_words_give_no_sentences():
     assert sentences_from_words([]) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.floats(0, 3), st.floats(0, 3), st.sampled_from(["a", "b,", "c.", "Mr.", "d"])), max_size=50)
 )

@@ -37,7 +37,7 @@ def sentence_at(words, first):
 
 
 class TestWords:
-    @settings(deadline=None, max_examples=60)
+    @settings(max_examples=60)
     @given(WORDS, SPEECH)
     def test_no_text_is_lost_and_every_word_lies_in_speech(self, texts, speech):
         words = spread_words(" ".join(texts), speech)

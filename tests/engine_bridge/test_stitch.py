@@ -167,7 +167,7 @@ def chunks_with_words(draw):
     return made, [ClipWord(max(a, 0.0), max(b, 0.0), f" {text}", 0.5) for a, b, text in timed]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(chunks_with_words())
 def test_whatever_an_engine_says_times_ascend_within_the_chunk_and_no_word_is_lost(drawn):
     made, said = drawn
@@ -235,7 +235,7 @@ class TestCoverage:
         assert covered_seconds(self.SPEECH, [Segment(0, 3, "a"), Segment(2, 4, "b"), Segment(12, 14, "c")]) == 5.0
         assert covered_seconds(self.SPEECH, []) == 0.0
 
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=80)
     @given(
         st.lists(st.integers(0, 400), min_size=2, max_size=12, unique=True),
         st.lists(st.tuples(st.integers(0, 400), st.integers(0, 60)), max_size=8),

@@ -168,7 +168,7 @@ class TestTimestamps:
         assert parse([0.0, "  ", 2.0]) == []
         assert parse([]) == []
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(
         written=st.lists(st.one_of(st.integers(0, 255), st.integers(50_364, 51_864)), max_size=30),
         clip_seconds=st.floats(0, 30),
@@ -231,7 +231,7 @@ class TestWords:
         assert tokens.decode(written) == " one"
         assert tokens.text_tokens(written) == tokens.encode(" one")
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(text=st.text(st.sampled_from("ab .,\"'-!é你🎉"), max_size=20), language=st.sampled_from(["en", "zh"]))
     def test_the_words_of_any_text_join_into_it(self, tokens, text, language):
         written = tokens.encode(text)

@@ -59,7 +59,7 @@ def test_no_words_or_no_path_give_nothing():
     assert words_from_alignment(words("a"), [], [1.0], 1.0) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     lengths=st.lists(st.integers(1, 4), min_size=1, max_size=8),
     steps=st.lists(st.integers(0, 80), min_size=40, max_size=40),

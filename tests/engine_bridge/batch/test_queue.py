@@ -8,14 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from audio import open_stream
-from audio.errors import UnreadableAudioError
 from engine_bridge import pipeline, transcribe
 from engine_bridge.batch.many import transcribe_many
 from engine_bridge.batch.recording import Recording
 from engine_bridge.errors import EngineDeadError, EngineError, JournalError, UnsupportedOptionError
 from engine_bridge.journal import Journal
 from engine_bridge.testing import MULTILINGUAL, FakeEngine, clip_result
+from tests.breaking import breaking_after
 from tests.recordings import RATE, bursts, silence, write_wav
 
 SECONDS = 3
@@ -452,26 +451,6 @@ class TestStopping:
         (result,) = transcribe_many([Recording("long", audio(1, 600))], engine=engine_of(), journal=journal)
         assert result.transcript.text == plain.text
         journal.close()
-
-
-def breaking_after(seconds):
-    """An `open_stream` whose stream fails after so many seconds."""
-
-    class Breaking:
-        def __init__(self, stream):
-            self._stream = stream
-            self.close = stream.close
-
-        def __getattr__(self, name):
-            return getattr(self._stream, name)
-
-        def __iter__(self):
-            for block in self._stream:
-                yield block
-                if self._stream.frames > seconds * RATE:
-                    raise UnreadableAudioError("talk.mp3", "the file breaks here")
-
-    return lambda *arguments, **options: Breaking(open_stream(*arguments, **options))
 
 
 def fingerprints(journal):
