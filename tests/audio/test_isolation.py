@@ -158,7 +158,7 @@ def test_whatever_a_decoder_does_costs_one_file(misbehaving, recording, act, mes
     assert str(error).startswith("<bytes>: ")
     assert message in str(error)
     assert time.monotonic() - began < 20.0
-    assert processes() == before
+    assert processes() <= before
 
 
 @pytest.mark.parametrize(("act", "message"), [("crash", "SIGSEGV"), ("hang", "hung for 1 s"), ("flood", "more memory")])
@@ -167,7 +167,7 @@ def test_so_it_is_while_opening(misbehaving, recording, act, message):
     bounds = Isolation(512 << 20, 1.0 if act == "hang" else 20.0)
     with pytest.raises(DecodeError, match=message):
         open_isolated(Source.of(recording), bounds, misbehaving.at_once, act=act)
-    assert processes() == before
+    assert processes() <= before
 
 
 def test_closing_early_ends_the_process(recording):
@@ -177,7 +177,7 @@ def test_closing_early_ends_the_process(recording):
     next(iter(decoder.blocks()))
     decoder.close()
     decoder.close()
-    assert processes() == before
+    assert processes() <= before
 
 
 def test_a_forgotten_decoder_ends_its_process(recording):
@@ -185,7 +185,7 @@ def test_a_forgotten_decoder_ends_its_process(recording):
     decoder = open_decoder(recording, isolation=BOUNDS)
     assert processes() != before
     del decoder
-    assert processes() == before
+    assert processes() <= before
 
 
 @pytest.mark.parametrize("bound", ["max_memory_bytes", "max_block_seconds"])

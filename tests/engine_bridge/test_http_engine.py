@@ -259,12 +259,12 @@ def test_retry_after_is_honoured(open_http, server):
 
 
 def test_a_pause_beyond_the_deadline_is_not_waited_for(open_http, server):
-    engine = open_http(deadline_seconds=2.0)
+    engine = open_http(deadline_seconds=60.0)
     server.faults.append(Fault(429, {"error": {"message": "slow down"}}, {"Retry-After": "3600"}))
     start = time.monotonic()
-    with pytest.raises(EngineError, match=r"slow down.*within 2 s"):
+    with pytest.raises(EngineError, match=r"slow down.*within 60 s"):
         ask(engine)
-    assert time.monotonic() - start < 1.5
+    assert time.monotonic() - start < 30
 
 
 def test_the_deadline_ends_the_attempts_on_a_dead_server(open_http, server):
