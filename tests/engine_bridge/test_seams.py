@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import engine_bridge.transcription as transcription
 from audio.chunk import Chunk
-from engine_bridge import transcribe
+from engine_bridge import cutting, transcribe
 from engine_bridge.errors import EngineError
 from engine_bridge.recognition import Outcome
 from engine_bridge.seams import SEAM_SECONDS, join_at_cut, merge_seam, seam_chunk
@@ -211,7 +210,7 @@ class TestRecordings:
 
         inside = [start < cut < end for cut in self.pieces[1:-1] for start, end, _ in talk.words]
         assert sum(inside) == 2
-        monkeypatch.setattr(transcription, "stream_chunks", chunks)
+        monkeypatch.setattr(cutting, "stream_chunks", chunks)
 
     @pytest.fixture
     def text_of(self, talk):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from audio.chunk import Chunk
-from engine_bridge import transcribe, transcription
+from engine_bridge import cutting, transcribe
 from engine_bridge.engines.protocol import ClipResult, ClipSegment
 from engine_bridge.recognition import Outcome
 from engine_bridge.seams_untimed import join_untimed
@@ -115,7 +115,7 @@ class TestRecordings:
             for index, (a, b) in enumerate(pairwise(edges)):
                 yield Chunk(index, a, b, sample_rate, samples[a:b], ((a, b),), ((a, b),), forced=b < len(samples))
 
-        monkeypatch.setattr(transcription, "stream_chunks", chunks)
+        monkeypatch.setattr(cutting, "stream_chunks", chunks)
 
         def run(fragment=None):
             def untimed(samples, options):
