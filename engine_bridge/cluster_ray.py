@@ -32,6 +32,9 @@ MOST_READERS = 2_000
 PATIENCE_SECONDS = 10.0
 """How long a cluster's address may take to answer."""
 
+JOIN_ATTEMPTS = 3
+"""How often a cluster that answers is asked to serve a client: the process for it may fail to start on a busy machine."""
+
 Stage = Literal["contents", "votes", "pieces"]
 
 
@@ -212,7 +215,7 @@ def _join(ray: Any, address: str | None) -> None:
     """Join a cluster, or start one where none is named and none runs."""
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address is not None:
-        ray.init(address=address, **quiet)
+        _join_at(ray, address, quiet)
         return
     try:
         ray.init(address="auto", **quiet)
@@ -220,6 +223,17 @@ def _join(ray: Any, address: str | None) -> None:
         if os.environ.get("RAY_ADDRESS"):
             raise
         ray.init(address="local", include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **quiet)
+
+
+def _join_at(ray: Any, address: str, quiet: dict[str, Any]) -> None:
+    """Join a cluster by its address, again where it answered but could not start the process that serves a client."""
+    for _ in range(JOIN_ATTEMPTS - 1):
+        try:
+            ray.init(address=address, **quiet)
+        except ConnectionAbortedError:
+            continue
+        return
+    ray.init(address=address, **quiet)
 
 
 @contextmanager

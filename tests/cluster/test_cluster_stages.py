@@ -11,6 +11,7 @@ import soundfile
 
 import engine_bridge.cluster as cluster
 import engine_bridge.cluster_engines as cluster_engines
+import engine_bridge.cluster_ray as cluster_ray
 import engine_bridge.cutting as cutting
 from audio.chunk import Chunk
 from audio.isolation import Isolation
@@ -370,3 +371,34 @@ def test_no_option_of_one_process_is_forgotten():
 def test_an_option_that_is_not_carried_there_is_refused_by_name(option):
     with pytest.raises(UnsupportedOptionError, match=f"{next(iter(option))} are not carried to a cluster"):
         cluster.transcribe_on_ray([], **option)
+
+
+# ---- joining a cluster --------------------------------------------------------------------------------------------
+
+
+class Answering:
+    """What a cluster answers to one client after the other, in Ray's place."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    def init(self, **_):
+        answer = self.answers.pop(0)
+        if answer is not None:
+            raise answer
+
+
+def test_a_cluster_that_cannot_serve_a_client_at_once_is_asked_again():
+    refusal = ConnectionAbortedError("Starting Ray client server failed")
+    busy = Answering(refusal, refusal, None)
+    cluster_ray._join(busy, "ray://127.0.0.1:10001")
+    assert busy.answers == []
+    with pytest.raises(ConnectionAbortedError):
+        cluster_ray._join(Answering(*[refusal] * cluster_ray.JOIN_ATTEMPTS), "ray://127.0.0.1:10001")
+
+
+def test_a_cluster_that_does_not_answer_is_not_asked_again():
+    absent = Answering(ConnectionError("ray client connection timeout"), None)
+    with pytest.raises(ConnectionError, match="timeout"):
+        cluster_ray._join(absent, "ray://127.0.0.1:10001")
+    assert absent.answers == [None]
