@@ -2,9 +2,8 @@
 
     python -m bench.cuts [--speech FOLDER] [--hours 3.1]
 
-Reads recordings with their exact segments and speech (`NAME.flac` with `NAME.json`, which holds
-``{"segments": [{"start", "end", "text"}], "speech": [[start, end]]}`` in seconds), puts further recordings together
-from their segments with other pauses, levels and noises, and prints for each recording and method:
+Reads recordings with their exact segments and speech, puts further ones together from their segments
+(`bench.recordings`), and prints for each recording and method:
 
 - cuts in audible speech and cuts inside a segment, of all cuts
 - mean fill: samples given to the engine over chunks times 30 s
@@ -16,7 +15,6 @@ The last line is the cost of the whole path, in times real time, on samples in m
 """
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,22 +22,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import soundfile as sf
 
 from audio.split import split_audio, stream_chunks
+from bench.recordings import RATE, SPEECH, Recording, load, made
 
-RATE = 16_000
 LIMIT = 30.0
 INSIDE = 0.02  # seconds from an edge within which a cut is not inside
 AUDIBLE_DB = 12.0  # above the recording's background, on both sides of a cut
-
-
-@dataclass
-class Recording:
-    name: str
-    samples: np.ndarray
-    segments: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))  # seconds
-    speech: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))
 
 
 @dataclass
@@ -52,125 +41,11 @@ class Division:
     forced: int = 0
 
 
-def load(folder: Path) -> list[Recording]:
-    recordings = []
-    for path in sorted(folder.glob("*.json")):
-        reference = json.loads(path.read_text())
-        samples, rate = sf.read(path.with_suffix(".flac"), dtype="float32")
-        if rate != RATE:
-            raise SystemExit(f"{path}: {rate} Hz, but {RATE} Hz is expected")
-        recordings.append(Recording(path.stem, samples, spans(reference["segments"]), spans(reference["speech"])))
-    return recordings
-
-
-def spans(entries: list) -> np.ndarray:
-    pairs = [(entry["start"], entry["end"]) if isinstance(entry, dict) else tuple(entry) for entry in entries]
-    return np.array(pairs, float).reshape(-1, 2)
-
-
 def mask(intervals: np.ndarray, frames: int) -> np.ndarray:
     result = np.zeros(frames, bool)
     for start, end in intervals:
         result[round(start * 100) : round(end * 100)] = True
     return result
-
-
-# ---- recordings made from the segments of others ------------------------------------------------------------------
-
-
-def assemble(
-    name: str,
-    source: Recording,
-    seed: int,
-    seconds: float,
-    pauses: tuple[float, float],
-    noise: Callable[[np.random.Generator, int], np.ndarray],
-    gain_db: Callable[[np.random.Generator], float] = lambda _: 0.0,
-) -> Recording:
-    """Put segments of a recording in another order, with pauses spread evenly on a log scale."""
-    draw = np.random.default_rng(seed)
-    order = [index for _ in range(20) for index in draw.permutation(len(source.segments))]
-    parts: list[np.ndarray] = []
-    segments, speech, at = [], [], 0
-    for index in order:
-        pause = round(np.exp(draw.uniform(*np.log(pauses))) * RATE)
-        start, end = source.segments[index]
-        first, last = round(start * RATE), round(end * RATE)
-        ramp = np.minimum(1, np.minimum(np.arange(1, last - first + 1), np.arange(last - first, 0, -1)) / 80)
-        clip = source.samples[first:last] * ramp * 10 ** (gain_db(draw) / 20)
-        parts += [np.zeros(pause), clip]
-        at += pause
-        offset = at / RATE - first / RATE
-        segments.append((at / RATE, (at + len(clip)) / RATE))
-        inside = source.speech[(source.speech[:, 0] >= start - 0.05) & (source.speech[:, 1] <= end + 0.05)]
-        speech += [(a + offset, b + offset) for a, b in inside]
-        at += len(clip)
-        if at > seconds * RATE:
-            break
-    samples = np.concatenate(parts)
-    samples = (samples + noise(draw, len(samples))).astype(np.float32)
-    return Recording(name, np.clip(samples, -1, 1), np.array(segments), np.array(speech))
-
-
-def pink(level_db: float) -> Callable[[np.random.Generator, int], np.ndarray]:
-    def make(draw: np.random.Generator, count: int) -> np.ndarray:
-        spectrum = np.fft.rfft(draw.standard_normal(count))
-        spectrum[1:] /= np.sqrt(np.arange(1, len(spectrum)))
-        spectrum[: int(20 * count / RATE)] = 0
-        return scaled(np.fft.irfft(spectrum, count), level_db)
-
-    return make
-
-
-def hum(level_db: float) -> Callable[[np.random.Generator, int], np.ndarray]:
-    def make(draw: np.random.Generator, count: int) -> np.ndarray:
-        time_axis = np.arange(count) / RATE
-        tones = sum(np.sin(2 * np.pi * 50 * k * time_axis + k) / k**1.5 for k in (1, 2, 3, 5, 7))
-        return scaled(np.asarray(tones), level_db) + scaled(draw.standard_normal(count), -70)
-
-    return make
-
-
-def music(level_db: float) -> Callable[[np.random.Generator, int], np.ndarray]:
-    def make(draw: np.random.Generator, count: int) -> np.ndarray:
-        time_axis = np.arange(count) / RATE
-        result = np.zeros(count)
-        beat = int(RATE * 0.6)
-        for start in range(0, count, beat):
-            part = time_axis[: min(beat * 2, count - start)]
-            root = 110 * 2 ** (draw.choice([0, 3, 5, 7, 8, 10, 12]) / 12)
-            decay = np.exp(-2.5 * part)
-            for ratio in (1, 1.25, 1.5, 2):
-                for harmonic in (1, 2, 3, 4):
-                    wave = np.sin(2 * np.pi * root * ratio * harmonic * part)
-                    result[start : start + len(part)] += wave * decay / harmonic**1.3
-        return scaled(result, level_db)
-
-    return make
-
-
-def scaled(signal: np.ndarray, level_db: float) -> np.ndarray:
-    return signal * (10 ** (level_db / 20) / np.sqrt(np.mean(signal**2)))
-
-
-def made(recordings: dict[str, Recording]) -> list[Recording]:
-    """Recordings that nobody tuned on, from the clean ones."""
-    calls, reading = recordings["calls"], recordings["reading"]
-
-    def two_speakers(draw: np.random.Generator) -> float:
-        return float(draw.choice([0, -25])) + draw.uniform(-2, 2)
-
-    def wandering(draw: np.random.Generator) -> float:
-        return draw.uniform(-30, -8)
-
-    return [
-        assemble("two-levels", calls, 11, 600, (0.25, 2.0), pink(-68), two_speakers),
-        assemble("pink", calls, 12, 600, (0.25, 1.5), pink(-34)),
-        assemble("hum", calls, 13, 600, (0.2, 3.0), hum(-30), lambda draw: draw.uniform(-6, 0)),
-        assemble("bed", calls, 14, 600, (0.3, 3.0), music(-34)),
-        assemble("wandering", reading, 15, 600, (0.2, 1.5), pink(-72), wandering),
-        assemble("tight", reading, 16, 600, (0.15, 0.6), pink(-60)),
-    ]
 
 
 # ---- methods ------------------------------------------------------------------------------------------------------
@@ -315,7 +190,7 @@ def speed(recordings: list[Recording], hours: float) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--speech", type=Path, default=Path(__file__).resolve().parents[1] / "../shared/data/speech")
+    parser.add_argument("--speech", type=Path, default=SPEECH)
     parser.add_argument("--hours", type=float, default=3.1, help="length of the recording whose cost is measured")
     options = parser.parse_args()
     given = load(options.speech)

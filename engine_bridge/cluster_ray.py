@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 10.0
 """How long a cluster's address may take to answer."""
 
 JOIN_ATTEMPTS = 3
-"""How often a cluster that answers is asked to serve a client: the process for it may fail to start on a busy machine."""
+"""How often a cluster that answers is asked to serve a client, for which a busy machine may fail to start a process."""
 
 Stage = Literal["contents", "votes", "pieces"]
 
