@@ -75,6 +75,10 @@ NEARBY_SECONDS = 0.15
 FALL_DB = 15.0
 """A level that falls by so much this close to where two words meet may be a pause."""
 
+LEAST_REST = 0.1
+LONGEST_REST = 1.0
+"""So much sound between two words, which are at most so far apart, belongs to the first of them."""
+
 LONGEST_DRAWL = 1.2
 """A word of more than so many times its usual length has been run on over what follows."""
 
@@ -223,7 +227,7 @@ def settle_edges(segments: Sequence[ClipSegment], levels: Levels) -> list[ClipSe
             following = _start_near(after, earliest, spoken, levels)
             words[index] = replace(after, start=following, end=max(following, after.end))
         if before is not None:
-            end = min(_end_near(before, following, levels), following)
+            end = _with_rest(before, min(_end_near(before, following, levels), following), following, levels)
             words[index - 1] = replace(before, start=min(before.start, end), end=end)
     settled = iter(_ascending(words))
     return [replace(segment, words=tuple(next(settled) for _ in segment.words)) for segment in segments]
@@ -279,8 +283,9 @@ def _start_near(word: ClipWord, earliest: float, spoken: float, levels: Levels) 
     A dip is no pause where the word before it, `spoken` by then, cannot explain what sounds before the dip.
     """
     inside = levels.frame(word.start + 0.1)
+    usual = usual_length(word.text)
     # The word is at one end or the other of its time: begun late in it, or drawn out before it.
-    late = levels.between(max(word.end - usual_length(word.text), word.start), word.end + PAUSE_SECONDS)
+    late = levels.between(max(word.end - usual, word.start), word.end + PAUSE_SECONDS)
     threshold = _threshold(
         np.concatenate([levels.between(word.start, word.start + EARLIEST_SECONDS), late]),
         levels.between(max(word.start - AROUND_SECONDS, earliest), word.start + 0.1),
@@ -288,11 +293,16 @@ def _start_near(word: ClipWord, earliest: float, spoken: float, levels: Levels) 
     if threshold is None or inside >= len(levels.decibels):
         return word.start
     quiet = levels.decibels < threshold
-    if quiet[inside]:
+    # Where the next word was placed on its heels, its own sound lies before both.
+    squeezed = word.end - word.start < LEAST_SOUND * usual
+    reach = levels.frame(max(word.start - (usual if squeezed else REACH_SECONDS), earliest))
+    if quiet[inside] and not squeezed:
         loud = np.flatnonzero(~quiet[inside : levels.frame(max(word.start + EARLIEST_SECONDS, word.end))])
         return levels.time(inside + int(loud[0])) if len(loud) else word.start
+    while squeezed and inside > reach and quiet[inside]:
+        inside -= 1
     run = 0
-    for frame in range(inside - 1, levels.frame(max(word.start - REACH_SECONDS, earliest)) - 1, -1):
+    for frame in range(inside - 1, reach - 1, -1):
         run = run + 1 if quiet[frame] else 0
         closure = levels.time(frame) > max(spoken + LEAST_APART, word.start - FADED_ONSET)
         if run * FRAME_SECONDS >= (LONGEST_CLOSURE if closure else PAUSE_SECONDS):
@@ -318,6 +328,19 @@ def _end_near(word: ClipWord, next_start: float, levels: Levels) -> float:
         if run * FRAME_SECONDS >= (LONGEST_CLOSURE if closure else PAUSE_SECONDS):
             return levels.time(frame + 1 - run)
     return _plausible_end(word)
+
+
+def _with_rest(word: ClipWord, end: float, following: float, levels: Levels) -> float:
+    """Return a word's end, or where speech ends that lies behind it and before the next word, which begins after it.
+
+    A word that was placed too early ends at a dip in the midst of what is said.
+    """
+    between = levels.between(end, following)
+    threshold = _threshold(levels.between(word.start, end), between)
+    if threshold is None or following - end > LONGEST_REST:
+        return end
+    loud = np.flatnonzero(between >= threshold)
+    return levels.time(levels.frame(end) + int(loud[-1]) + 1) if len(loud) * FRAME_SECONDS >= LEAST_REST else end
 
 
 def _plausible_end(word: ClipWord) -> float:

@@ -176,3 +176,21 @@ def test_words_are_not_pressed_together_into_a_sound_that_is_too_short_for_them(
     spoken = [end - start for start, end in words]
     assert words[-1][1] - words[0][0] > 1.0
     assert sum(length < 0.02 for length in spoken) <= 2
+
+
+def test_a_word_without_a_length_has_its_sound_before_the_next_one():
+    recording = chunk((1.0, 1.6), (2.2, 2.9), (2.95, 3.6), bed=0.01)
+    told = [(1.0, 1.6, "again."), (2.86, 2.86, "Message"), (2.86, 3.6, "from")]
+    assert_near(settled(recording, *told), [(1.0, 1.6), (2.2, 2.86), (2.86, 3.6)])
+
+
+def test_sound_between_two_words_belongs_to_the_first_of_them():
+    recording = chunk((1.0, 1.3), (1.5, 1.9), (2.2, 3.0), bed=0.01)
+    told = [(1.0, 1.6, "hearted,"), (2.25, 3.0, "rather")]
+    ((_, end), (start, _)) = settled(recording, *told)
+    assert_near([end, start], [1.9, 2.2])
+
+
+def test_what_sounds_long_after_a_word_is_no_part_of_it():
+    recording = chunk((1.0, 1.6), (2.6, 2.8), (4.0, 5.0), bed=0.01)
+    assert_near(settled(recording, (1.0, 1.6, "before."), (4.0, 5.0, "after")), [(1.0, 1.6), (4.0, 5.0)])
