@@ -1,11 +1,13 @@
 """What works on this machine, and how to get the rest."""
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from audio import BackendUnavailableError, available_backends, open_resampler
-from audio.resample import IMPLEMENTATIONS, Implementation
+from audio.detectors import open_detector
+from audio.resample import IMPLEMENTATIONS
 from engine_bridge.engines.model_files import DEFAULT_MODEL
 from engine_bridge.engines.open import DEFAULT_SPEC, open_engine
 from engine_bridge.engines.vllm_import import import_vllm
@@ -36,12 +38,14 @@ class Finding:
 
 
 def examine() -> Iterator[Finding]:
-    """Try each decoder, resampler and engine by really using it, and yield what was found."""
+    """Try each decoder, resampler, detector and engine by really using it, and yield what was found."""
     yield Finding("python", None, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     for name, problem in available_backends().items():
         yield Finding(f"decoder {name}", problem, _version(name), required=name != "torchcodec")
     for name in IMPLEMENTATIONS:
-        yield Finding(f"resampler {name}", _resampler_problem(name), _version(name))
+        conversion = partial(open_resampler, 48_000, 16_000, implementation=name)
+        yield Finding(f"resampler {name}", _problem(conversion), _version(name))
+    yield Finding("detector silero", _problem(partial(open_detector, "silero", 16_000)), _version("silero-vad"))
     try:
         engine = open_engine(DEFAULT_SPEC)
     except EngineBridgeError as error:
@@ -61,9 +65,10 @@ def _vllm() -> Finding:
     return Finding("engine vllm", None, f"vLLM {vllm.__version__}; models: auricle models")
 
 
-def _resampler_problem(name: Implementation) -> str | None:
+def _problem(use: Callable[[], object]) -> str | None:
+    """Return why something optional does not work here and how to get it, or None if it works."""
     try:
-        open_resampler(48_000, 16_000, implementation=name)
+        use()
     except BackendUnavailableError as error:
         return f"{error.reason}. {error.remedy}"
     return None

@@ -463,7 +463,15 @@ class TestDoctor:
         monkeypatch.setattr("engine_bridge.doctor.open_engine", lambda spec: Described(speak))
         result = run("doctor")
         assert result.exit_code == 0
-        for part in ("python", "decoder soundfile", "decoder torchcodec", "decoder pyav", "resampler soxr", "engine"):
+        for part in (
+            "python",
+            "decoder soundfile",
+            "decoder torchcodec",
+            "decoder pyav",
+            "resampler soxr",
+            "detector silero",
+            "engine",
+        ):
             assert re.search(rf"^(works    |missing  ){part}", result.stdout, re.MULTILINE)
         for line in result.stdout.splitlines():
             assert line.startswith("works    ") or "nstall" in line
