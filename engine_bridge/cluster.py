@@ -36,7 +36,7 @@ from engine_bridge.cluster_results import Collector, Entry
 from engine_bridge.cutting import FILLED
 from engine_bridge.engines.open import DEFAULT_SPEC
 from engine_bridge.engines.options import check_options
-from engine_bridge.errors import ClusterError, EngineBridgeError, UnsupportedOptionError
+from engine_bridge.errors import ClusterError, EngineBridgeError
 from engine_bridge.journal import Journal
 
 WINDOW = 20_000
@@ -142,9 +142,6 @@ def transcribe_on_ray(
     unknown = sorted(set(options) - set(complete_settings({})))
     if unknown:
         raise TypeError(f"transcribe_on_ray() takes no option {unknown[0]!r}")
-    for name in ("limits", "isolation"):
-        if settings[name] is not None:
-            raise UnsupportedOptionError(f"{name} are not carried to a cluster: leave them out, or work without one")
     asked = Asked(**{each.name: settings[each.name] for each in fields(Asked)})
     with ExitStack() as stack:
         ray = stack.enter_context(connected(address))
@@ -157,6 +154,8 @@ def transcribe_on_ray(
             settings["audio_backend"],
             settings["timeline"],
             settings["detector"],
+            settings["limits"],
+            settings["isolation"],
         )
         run = Pass("pieces", cut, kind, contract, asked.per_chunk_language)
         job = _Job(ray, run, journal, settings, restart=restart, retry_failed=retry_failed, on_progress=on_progress)

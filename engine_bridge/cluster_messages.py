@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from audio.chunk import Chunk
+from audio.isolation import Isolation
+from audio.limits import DecodeLimits
 from audio.selection import Timeline
 from audio.source import AudioSource
 from engine_bridge.batch.results import Failure
@@ -79,6 +81,10 @@ class Cut:
         Where time 0 is.
     detector : str
         What tells speech from pauses, as for `audio.open_detector`.
+    limits : DecodeLimits or None
+        What decoding may cost.
+    isolation : Isolation or None
+        Bounds of a process of its own for decoding.
     """
 
     sample_rate: int
@@ -87,6 +93,8 @@ class Cut:
     backend: str
     timeline: Timeline
     detector: str
+    limits: DecodeLimits | None = None
+    isolation: Isolation | None = None
 
 
 @dataclass(frozen=True)

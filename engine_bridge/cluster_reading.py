@@ -65,7 +65,7 @@ def read_voters(row: Mapping[str, Any], cut: Cut) -> Iterator[dict[str, bytes]]:
     order = unpacked(row)
     try:
         with opened(order.source) as audio:
-            source = _named(audio, order)
+            source = _named(audio, order, cut)
             names, _ = _channels(source, order, cut)
             for part in range(len(names)):
                 with _stream(source, order, cut, part if len(names) > 1 else None) as stream:
@@ -103,7 +103,7 @@ def pieces(order: Order, cut: Cut) -> Iterator[Message]:
     place: float | None = None
     try:
         with opened(order.source) as audio:
-            source = _named(audio, order)
+            source = _named(audio, order, cut)
             if order.hashes:
                 yield _content(order, source)
             names, notes = _channels(source, order, cut)
@@ -121,8 +121,8 @@ def pieces(order: Order, cut: Cut) -> Iterator[Message]:
         yield Broken(order.number, failure, lasting=lasts(error, order.source))
 
 
-def _named(audio: Any, order: Order) -> Source:
-    source = Source.of(audio)
+def _named(audio: Any, order: Order, cut: Cut | None = None) -> Source:
+    source = Source.of(audio, cut.limits if cut is not None else None)
     if order.name is not None:
         source.name = order.name
     return source
@@ -141,7 +141,7 @@ def _channels(source: Source, order: Order, cut: Cut) -> tuple[tuple[str, ...], 
     if order.channels != EACH:
         return ("",), ()
     selection = Selection(order.track, order.from_seconds, order.to_seconds, cut.timeline)
-    names, differ = channels_of(source, cut.backend, selection)
+    names, differ = channels_of(source, cut.backend, selection, limits=cut.limits, isolation=cut.isolation)
     if differ:
         return tuple(names), ()
     return ("",), (SAME_SOUND,) if len(names) > 1 else ()
@@ -158,6 +158,8 @@ def _stream(source: Source, order: Order, cut: Cut, channel: int | None) -> Mono
         from_seconds=order.from_seconds,
         to_seconds=order.to_seconds,
         timeline=cut.timeline,
+        limits=cut.limits,
+        isolation=cut.isolation,
     )
 
 

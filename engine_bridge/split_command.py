@@ -39,7 +39,7 @@ def run_split(
     settings : mapping
         The fields of `SplitSettings`.
     bounds : mapping
-        The limits and the isolation for decoding, as `open_stream` takes them; for one recording alone.
+        The limits and the isolation for decoding, as `open_stream` takes them.
     tell : callable
         Says one line on standard error.
 
@@ -55,12 +55,10 @@ def run_split(
         raise click.UsageError("several recordings go into shards: add --shards webdataset, parquet or lhotse")
     if shards is None and (shard_size is not None or workers is not None):
         raise click.UsageError("--shard-size and --workers are for shards: add --shards webdataset, parquet or lhotse")
-    if shards is not None and bounds:
-        raise click.UsageError("--limit and --isolate are not for shards: leave them out")
     try:
         if shards is None:
             return _split_one(inputs[0], output, settings, bounds, tell)
-        return _split_many(inputs, output, shards, shard_size, workers, settings, tell)
+        return _split_many(inputs, output, shards, shard_size, workers, settings, bounds, tell)
     except SplitError as error:
         raise click.UsageError(str(error)) from error
 
@@ -106,6 +104,7 @@ def _split_many(
     shard_size: int | None,
     workers: int | None,
     settings: Mapping[str, Any],
+    bounds: Mapping[str, Any],
     tell: Tell,
 ) -> int:
     from audio import AudioError, SplitError
@@ -127,6 +126,7 @@ def _split_many(
             shard_size=shard_size if shard_size is not None else SHARD_SIZE,
             workers=workers,
             on_result=on_result,
+            **bounds,
         )
     except SplitError:
         raise

@@ -11,6 +11,8 @@ from typing import Any
 from audio.chunk import Chunk
 from audio.detectors import DetectorName, open_detector
 from audio.errors import AudioError
+from audio.isolation import Isolation
+from audio.limits import DecodeLimits
 from audio.selection import Timeline
 from audio.split import stream_chunks
 from audio.stream import SPEECH_RATE, open_stream
@@ -129,7 +131,15 @@ class CutRecording:
         self._file.close()
 
 
-def cut(recording: Recording, settings: SplitSettings, folder: str, is_stopped: Callable[[], bool]) -> CutRecording:
+def cut(
+    recording: Recording,
+    settings: SplitSettings,
+    folder: str,
+    is_stopped: Callable[[], bool],
+    *,
+    limits: DecodeLimits | None = None,
+    isolation: Isolation | None = None,
+) -> CutRecording:
     """Cut a recording in its pauses and set its chunks aside.
 
     Parameters
@@ -142,6 +152,10 @@ def cut(recording: Recording, settings: SplitSettings, folder: str, is_stopped: 
         Where the outputs go, for the temporary file: it is as large as the outputs to come.
     is_stopped : callable
         Asked at each chunk whether to end.
+    limits : DecodeLimits or None
+        What decoding may cost.
+    isolation : Isolation or None
+        Bounds of a process of its own for decoding.
 
     Raises
     ------
@@ -169,6 +183,8 @@ def cut(recording: Recording, settings: SplitSettings, folder: str, is_stopped: 
                 from_seconds=own.from_seconds,
                 to_seconds=own.to_seconds,
                 timeline=own.timeline,
+                limits=limits,
+                isolation=isolation,
             ) as stream,
         ):
             chunks = stream_chunks(

@@ -12,10 +12,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
+from audio.isolation import Isolation
+from audio.limits import DecodeLimits
 from engine_bridge.batch.chunking import EXPECTED_FAILURES, CutRecording, SplitSettings, cut
 from engine_bridge.batch.names import Names
 from engine_bridge.batch.recording import Recording
@@ -91,6 +94,8 @@ def split_recordings(
     settings: SplitSettings | None = None,
     shard_size: int = SHARD_SIZE,
     workers: int | None = None,
+    limits: DecodeLimits | None = None,
+    isolation: Isolation | None = None,
     on_result: Callable[[SplitResult], None] | None = None,
 ) -> SplitSummary:
     """Cut recordings into chunks, and write them to shards in the order given.
@@ -116,6 +121,10 @@ def split_recordings(
         Chunks after which a shard ends.
     workers : int, optional
         How many recordings are cut at a time; one for each core, up to eight, by default.
+    limits : DecodeLimits, optional
+        What decoding a recording may cost; one that costs more fails.
+    isolation : Isolation, optional
+        Bounds of a process of its own in which each recording is decoded.
     on_result : callable, optional
         Called with each `SplitResult`, in order.
 
@@ -141,9 +150,10 @@ def split_recordings(
     summary = SplitSummary()
     with held(folder), ShardState(folder, kind, chosen) as done, _report(folder) as tell:
         shards = _Shards(folder, kind, chosen, shard_size, done)
-        with shards, closing(_cut_in_order(recordings, chosen, folder, done, count)) as cuts:
-            for recording, key, work in cuts:
-                result = _taken(recording, key, work, shards, done)
+        work = partial(cut, limits=limits, isolation=isolation)
+        with shards, closing(_cut_in_order(recordings, chosen, folder, done, count, work)) as cuts:
+            for recording, key, chunks in cuts:
+                result = _taken(recording, key, chunks, shards, done)
                 summary.add(result)
                 tell(result)
                 if on_result is not None:
@@ -167,7 +177,12 @@ def _check_lengths(settings: SplitSettings) -> None:
 
 
 def _cut_in_order(
-    recordings: Iterable[Recording], settings: SplitSettings, folder: Path, done: ShardState, workers: int
+    recordings: Iterable[Recording],
+    settings: SplitSettings,
+    folder: Path,
+    done: ShardState,
+    workers: int,
+    work: Callable[[Recording, SplitSettings, str, Callable[[], bool]], CutRecording],
 ) -> Generator[tuple[Recording, str, Future[CutRecording] | None], None, None]:
     """Cut recordings, several at a time, and yield each in its turn; None for those that are in a shard already."""
     stopped = threading.Event()
@@ -177,10 +192,10 @@ def _cut_in_order(
         with Names() as keys:
             for recording in recordings:
                 key = keys.unique(recording.id.replace(".", "_"))
-                work = None
+                chunks = None
                 if done.shard_of(recording) is None:
-                    work = pool.submit(cut, recording, settings, os.fspath(folder), stopped.is_set)
-                under_way.append((recording, key, work))
+                    chunks = pool.submit(work, recording, settings, os.fspath(folder), stopped.is_set)
+                under_way.append((recording, key, chunks))
                 if len(under_way) >= 2 * workers:
                     yield under_way.popleft()
             while under_way:
@@ -188,9 +203,9 @@ def _cut_in_order(
     finally:
         stopped.set()
         pool.shutdown(cancel_futures=True)
-        for *_, work in under_way:
-            if work is not None and not work.cancelled() and work.exception() is None:
-                work.result().close()
+        for *_, chunks in under_way:
+            if chunks is not None and not chunks.cancelled() and chunks.exception() is None:
+                chunks.result().close()
 
 
 def _taken(

@@ -361,16 +361,23 @@ def test_what_is_no_address_is_refused(text):
 
 def test_no_option_of_one_process_is_forgotten():
     for_recordings = {"channel_reduction", "track", "from_seconds", "to_seconds"}
-    for_reading = {"audio_backend", "timeline", "detector"}
+    for_reading = {"audio_backend", "timeline", "detector", "limits", "isolation"}
     for_engines = {each.name for each in fields(Asked)}
-    refused = {"limits", "isolation"}
-    assert for_recordings | for_reading | for_engines | refused == set(complete_settings({}))
+    assert for_recordings | for_reading | for_engines == set(complete_settings({}))
 
 
-@pytest.mark.parametrize("option", [{"limits": DecodeLimits(max_seconds=1.0)}, {"isolation": Isolation()}])
-def test_an_option_that_is_not_carried_there_is_refused_by_name(option):
-    with pytest.raises(UnsupportedOptionError, match=f"{next(iter(option))} are not carried to a cluster"):
-        cluster.transcribe_on_ray([], **option)
+def test_limits_and_isolation_hold_there(engines, run, tmp_path):
+    engines()
+    long, short = Recording().phrases(20), Recording().phrases(1)
+    path = tmp_path / "long.wav"
+    path.write_bytes(wav(long.samples))
+    entries = [Entry("long", str(path)), Entry("short", wav(short.samples))]
+    bounds = {"limits": DecodeLimits(max_seconds=short.seconds + 1), "isolation": Isolation()}
+    results = run(entries, **bounds)
+    assert results["long"].failure.kind == "LimitExceededError"
+    assert transcript_of(results["short"]) == locally(entries[1].source)
+    apart = run([Entry("apart", wav(long.samples, long.samples[::-1]), channels="each")], **bounds)
+    assert apart["apart"].failure.kind == "LimitExceededError"
 
 
 # ---- joining a cluster --------------------------------------------------------------------------------------------

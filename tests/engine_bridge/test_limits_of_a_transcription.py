@@ -55,11 +55,17 @@ def test_isolation_changes_no_text_and_no_fingerprint(engine, talk):
     assert recording_fingerprint(b"", plain, "") != recording_fingerprint(b"", complete_settings({"limits": SHORT}), "")
 
 
-def test_the_command_to_cut_takes_them_for_one_recording(talk, tmp_path):
+def test_the_command_to_cut_takes_them(talk, tmp_path):
     out = str(tmp_path / "out")
     done = CliRunner().invoke(main, ["split", str(talk[0]), "-o", out, "--limit", "max_seconds=2"])
     assert done.exit_code == 1
     assert "--limit max_seconds=" in done.output
-    refused = CliRunner().invoke(main, ["split", str(talk[0]), "-o", out, "--shards", "parquet", "--isolate"])
-    assert refused.exit_code == 2
-    assert "--isolate are not for shards" in refused.output
+    write_wav(tmp_path / "short.wav", Recording().speak(2).samples)
+    both = ["split", str(talk[0]), str(tmp_path / "short.wav"), "-o", out, "--shards", "webdataset", "--isolate"]
+    some = CliRunner().invoke(main, [*both, "--limit", "max_seconds=2"])
+    assert some.exit_code == 1
+    assert "--limit max_seconds=" in some.output
+    assert "1 recordings cut, 1 failed" in some.output
+    every = CliRunner().invoke(main, both)
+    assert every.exit_code == 0
+    assert "1 recordings cut, 1 were there already" in every.output
