@@ -50,9 +50,10 @@ def recognise(
 ) -> Waiting:
     """Recognise one chunk.
 
-    The chunk is sent whole. A text that loops or is invented is asked for again by a short ladder: beam search, then
-    sampling. Speech that still lies under no text is sent again on its own; what then has no text becomes a gap. Where
-    the engine times no words, text that is too short for its speech is what is asked for again (`untimed`).
+    The chunk is sent whole. A text that loops or is invented is asked for again by a short ladder: beam search, the
+    same with timestamp tokens, then sampling. Speech that still lies under no text is sent again on its own; what then
+    has no text becomes a gap. Where the engine times no words, text that is too short for its speech is what is asked
+    for again (`untimed`).
 
     Parameters
     ----------
@@ -115,6 +116,9 @@ def _ladder(engine: Engine, options: DecodingOptions) -> list[DecodingOptions]:
     rungs = [options]
     if engine.capabilities.beam_search and options.beam_size < RETRY_BEAM and options.temperature == 0:
         rungs.append(replace(options, beam_size=RETRY_BEAM, prompt=None))
+    if options.temperature == 0 and _writes_both(engine, options):
+        beam = max(RETRY_BEAM, options.beam_size) if engine.capabilities.beam_search else 1
+        rungs.append(replace(options, beam_size=beam, timestamps="both", prompt=None))
     rungs.append(replace(options, beam_size=1, temperature=max(options.temperature, RETRY_TEMPERATURE), prompt=None))
     return rungs
 
@@ -124,4 +128,12 @@ def _again(engine: Engine, options: DecodingOptions) -> DecodingOptions:
     again = replace(options, prompt=None, temperature=0.0)
     if engine.capabilities.beam_search:
         again = replace(again, beam_size=max(RETRY_BEAM, options.beam_size))
-    return again
+    return replace(again, timestamps="both") if _writes_both(engine, options) else again
+
+
+def _writes_both(engine: Engine, options: DecodingOptions) -> bool:
+    """Tell whether words can be timed in a text that is decoded with timestamp tokens.
+
+    Without them, short clips that begin within a word were ended after it; with them, and a beam, none of four was.
+    """
+    return options.timestamps == "align" and engine.capabilities.timestamps

@@ -3,11 +3,13 @@
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from itertools import chain, pairwise
 from typing import Any
 
 from audio.chunk import Chunk
 from audio.positions import samples_from_seconds
 from engine_bridge.coverage import covered_seconds, uncovered_speech
+from engine_bridge.dips import voiced_seconds
 from engine_bridge.edges import Seconds
 from engine_bridge.engines.protocol import DecodingOptions, Engine
 from engine_bridge.judgement import DOUBTED_CONFIDENCE, Attempt, judge, mean_confidence
@@ -69,7 +71,8 @@ def recover(
         missing = uncovered_speech(speech, text, longest)
         if attempts == 2:
             missing = _passages(missing, speech, text, longest)
-        missing = [part for part in missing if part not in asked]
+        # What was asked for as it is would be answered as before: it is heard in two, from its longest pause on anew.
+        missing = list(chain.from_iterable(_halves(chunk, part) if part in asked else [part] for part in missing))
         if not missing:
             continue
         asked.update(missing)
@@ -84,6 +87,16 @@ def recover(
                 text = yield from _without_doubles(chunk, engine, again, text, found)
     gaps = [Gap(start, end, NO_TEXT) for start, end in uncovered_speech(speech, text)]
     return text, gaps
+
+
+def _halves(chunk: Chunk, part: Seconds) -> list[Seconds]:
+    """Divide a stretch at its longest pause, however short; without one there are no parts."""
+    start, end = part
+    voiced = _within(voiced_seconds(chunk), start, end)
+    if len(voiced) < 2:
+        return []
+    before, after = max(pairwise(voiced), key=lambda pair: pair[1][0] - pair[0][1])
+    return [(start, before[1]), (after[0], end)]
 
 
 def _passages(

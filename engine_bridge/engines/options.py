@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from engine_bridge.engines.protocol import TRANSCRIBE, TRANSLATE, DecodingOptions, EngineCapabilities
 from engine_bridge.errors import UnsupportedOptionError
 
-TIMESTAMP_CHOICES = ("align", "tokens", "none")
+TIMESTAMP_CHOICES = ("align", "tokens", "both", "none")
 """Where times may come from; see `DecodingOptions`."""
 
 
@@ -42,10 +42,10 @@ def _problems(can: EngineCapabilities, options: DecodingOptions) -> Iterator[str
 def _timing_problems(can: EngineCapabilities, options: DecodingOptions) -> Iterator[str]:
     if options.timestamps not in TIMESTAMP_CHOICES:
         yield f"knows no timestamps {options.timestamps!r}: use one of {', '.join(TIMESTAMP_CHOICES)}"
-    if options.timestamps == "align" and not can.word_times:
-        yield "cannot time words, so timestamps 'align' are not to be had: use 'tokens' or 'none'"
-    if options.timestamps == "tokens" and not can.timestamps:
-        yield "writes no timestamps, so timestamps 'tokens' are not to be had: use 'none'"
+    if options.timestamps in ("align", "both") and not can.word_times:
+        yield f"cannot time words, so timestamps {options.timestamps!r} are not to be had: use 'tokens' or 'none'"
+    if options.timestamps in ("tokens", "both") and not can.timestamps:
+        yield f"writes no timestamps, so timestamps {options.timestamps!r} are not to be had: use 'none'"
 
 
 def _search_problems(can: EngineCapabilities, options: DecodingOptions) -> Iterator[str]:

@@ -80,7 +80,9 @@ class DecodingOptions:
     timestamps : str
         Where times come from. "align": text is decoded without timestamp tokens and its words are aligned to the audio
         afterwards; decoding with timestamp tokens drops whole passages (measured: bench/quality.py). "tokens": from
-        the timestamp tokens that the model writes, without word times. "none": one segment a clip.
+        the timestamp tokens that the model writes, without word times. "both": text is decoded with timestamp tokens,
+        which carry the model on where it would end a short clip after its first word, and its words are aligned.
+        "none": one segment a clip.
     prompt : str or None
         Text that comes before the clip, to set spelling and style.
 

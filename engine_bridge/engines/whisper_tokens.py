@@ -103,7 +103,7 @@ class WhisperTokens:
             earlier = self._earlier_tokens(options.prompt)
             tokens += [self._required("<|startofprev|>"), *earlier[-MAX_PROMPT_TOKENS:]]
         tokens += self.start_sequence(language, options.task)
-        if options.timestamps != "tokens":
+        if options.timestamps not in ("tokens", "both"):
             tokens.append(self.no_timestamps)
         return tokens
 

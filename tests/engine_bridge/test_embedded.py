@@ -46,6 +46,7 @@ def answers(tiny_en, speech):
         "greedy": tiny_en.submit(speech.samples, DecodingOptions()),
         "beam": tiny_en.submit(speech.samples, DecodingOptions(beam_size=3)),
         "tokens": tiny_en.submit(speech.samples, DecodingOptions(timestamps="tokens")),
+        "both": tiny_en.submit(speech.samples, DecodingOptions(timestamps="both")),
         "none": tiny_en.submit(speech.samples, DecodingOptions(timestamps="none")),
         "empty": tiny_en.submit(speech.samples[:0], DecodingOptions()),
     }
@@ -54,12 +55,13 @@ def answers(tiny_en, speech):
 
 @pytest.mark.model
 class TestTinyEn:
-    @pytest.mark.parametrize("name", ["greedy", "beam", "tokens", "none"])
+    @pytest.mark.parametrize("name", ["greedy", "beam", "tokens", "both", "none"])
     def test_the_words_are_heard(self, answers, speech, name):
         assert word_errors(answers[name], speech.words) <= 0.1 * len(speech.words)
 
-    def test_words_are_timed_where_they_are_spoken(self, answers, speech):
-        (segment,) = answers["greedy"].segments
+    @pytest.mark.parametrize("name", ["greedy", "both"])
+    def test_words_are_timed_where_they_are_spoken(self, answers, speech, name):
+        (segment,) = answers[name].segments
         assert "".join(word.text for word in segment.words).strip() == segment.text
         for start, end, text in speech.sentences:
             inside = [word for word in segment.words if start - 0.4 < (word.start + word.end) / 2 < end + 0.4]

@@ -85,7 +85,7 @@ class TestEncoding:
 
 
 class TestSubmitting:
-    @pytest.mark.parametrize("timestamps", ["align", "tokens", "none"])
+    @pytest.mark.parametrize("timestamps", ["align", "tokens", "both", "none"])
     def test_states_give_what_their_audio_gives(self, engine, embedding, timestamps):
         options = replace(ALIGNED, timestamps=timestamps)
         by_states = engine.submit_embedding(embedding, options).result(60)

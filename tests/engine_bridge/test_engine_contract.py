@@ -14,6 +14,7 @@ import pytest
 
 from audio.chunk import Chunk
 from audio.positions import samples_from_seconds
+from engine_bridge.engines.options import TIMESTAMP_CHOICES
 from engine_bridge.engines.protocol import ClipResult, DecodingOptions
 from engine_bridge.errors import EngineError, UnsupportedOptionError
 from engine_bridge.testing import ENGLISH_ONLY, MULTILINGUAL, FakeEngine
@@ -160,11 +161,12 @@ def test_a_clip_gives_a_future_with_a_result(engine):
     assert result.language in engine.capabilities.languages
 
 
-@pytest.mark.parametrize("timestamps", ["align", "tokens", "none"])
+@pytest.mark.parametrize("timestamps", TIMESTAMP_CHOICES)
 def test_every_kind_of_times_is_given_or_refused_by_name(engine, timestamps):
     options = DecodingOptions(timestamps=timestamps)
     can = engine.capabilities
-    if not {"align": can.word_times, "tokens": can.timestamps, "none": True}[timestamps]:
+    both = can.word_times and can.timestamps
+    if not {"align": can.word_times, "tokens": can.timestamps, "both": both, "none": True}[timestamps]:
         with pytest.raises(UnsupportedOptionError, match=timestamps):
             engine.check(options)
         return

@@ -322,7 +322,7 @@ class TestEnginesThatLoop:
         end = len(samples) / RATE
         return clip_result([(index * end / 60, (index + 1) * end / 60, "la") for index in range(60)])
 
-    def test_a_loop_is_asked_for_again_by_beam_search_then_by_sampling(self, engine_of):
+    def test_a_loop_is_asked_for_again_by_beam_search_then_with_timestamps_then_by_sampling(self, engine_of):
         recording = Recording().phrases(5)
 
         def loops_until_sampled(samples, options):
@@ -331,14 +331,15 @@ class TestEnginesThatLoop:
         engine = engine_of(loops_until_sampled)
         transcript = transcribe(recording.source, engine=engine, prompt="Names: Auricle.")
         assert heard(transcript) == recording.names
-        assert {segment.attempts for segment in transcript.segments} == {3}
+        assert {segment.attempts for segment in transcript.segments} == {4}
         assert {segment.suspect for segment in transcript.segments} == {None}
-        first, beam, sampled = (submission.options for submission in engine.submissions)
+        first, beam, timed, sampled = (submission.options for submission in engine.submissions)
         assert (first.beam_size, first.temperature) == (1, 0)
         assert beam.beam_size > 1
+        assert (timed.beam_size, timed.timestamps) == (beam.beam_size, "both")
         assert sampled.temperature > 0
         # The prompt itself may be what the model loops on.
-        assert (first.prompt, beam.prompt, sampled.prompt) == ("Names: Auricle.", None, None)
+        assert [each.prompt for each in (first, beam, timed, sampled)] == ["Names: Auricle.", None, None, None]
 
     def test_the_ladder_ends_at_the_first_sound_answer(self, engine_of):
         recording = Recording().phrases(5)
@@ -354,7 +355,7 @@ class TestEnginesThatLoop:
         engine = engine_of(lambda samples, options: self.looping(samples))
         transcript = transcribe(Recording().phrases(5).source, engine=engine)
         assert {segment.suspect for segment in transcript.segments} == {"repetition"}
-        assert {segment.attempts for segment in transcript.segments} == {3}
+        assert {segment.attempts for segment in transcript.segments} == {4}
         assert transcript.segments[0].text.startswith("la la la")
 
     def test_an_engine_without_beam_search_is_not_asked_for_it(self, engine_of):
@@ -362,7 +363,38 @@ class TestEnginesThatLoop:
         engine = engine_of(lambda samples, options: self.looping(samples), capabilities=capabilities)
         transcript = transcribe(Recording().phrases(5).source, engine=engine)
         assert {submission.options.beam_size for submission in engine.submissions} == {1}
-        assert {segment.attempts for segment in transcript.segments} == {2}
+        assert {segment.attempts for segment in transcript.segments} == {3}
+
+    def test_an_engine_that_writes_no_timestamps_is_not_asked_for_them(self, engine_of):
+        capabilities = replace(ENGLISH_ONLY, timestamps=False)
+        engine = engine_of(lambda samples, options: self.looping(samples), capabilities=capabilities)
+        transcript = transcribe(Recording().phrases(5).source, engine=engine)
+        assert {submission.options.timestamps for submission in engine.submissions} == {"align"}
+        assert {segment.attempts for segment in transcript.segments} == {3}
+
+
+class TestEnginesThatStopAfterAWord:
+    def test_timestamps_carry_them_on(self, engine_of):
+        recording = Recording().speak(9)
+
+        def stops(samples, options):
+            return hear(samples, options) if options.timestamps == "both" else clip_result(listen(samples)[:1])
+
+        transcript = transcribe(recording.source, engine=engine_of(stops))
+        assert heard(transcript) == recording.names
+        assert transcript.gaps == ()
+
+    def test_what_stops_them_again_is_left_out(self, engine_of):
+        """The speech is one stretch to the detector; its longest dip divides it."""
+        recording = Recording().speak(3).pause(0.25).speak(8)
+
+        def stops(samples, options):
+            words = listen(samples)
+            return clip_result([], probability=0.1) if words and words[0][2] == "w0" else clip_result(words)
+
+        transcript = transcribe(recording.source, engine=engine_of(stops))
+        assert heard(transcript) == recording.names[3:]
+        assert silently_lost(recording, transcript) == []
 
 
 class TestFailures:
