@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from audio.split import split_audio, stream_chunks
-from bench.recordings import RATE, SPEECH, Recording, load, made
+from bench.recordings import RATE, SPEECH, Recording, load_all, made
 
 LIMIT = 30.0
 INSIDE = 0.02  # seconds from an edge within which a cut is not inside
@@ -193,12 +193,18 @@ def main() -> int:
     parser.add_argument("--speech", type=Path, default=SPEECH)
     parser.add_argument("--hours", type=float, default=3.1, help="length of the recording whose cost is measured")
     options = parser.parse_args()
-    given = load(options.speech)
+    given = load_all(options.speech)
     if not given:
         print(f"{options.speech}: no recordings with references; name a folder with --speech", file=sys.stderr)
         return 1
+    compare({"given": given, "made": made({recording.name: recording for recording in given})})
+    speed(given, options.hours)
+    return 0
+
+
+def compare(groups: dict[str, list[Recording]]) -> None:
+    """Print where each method cuts the recordings of each group."""
     methods = {"ours": ours(None), "ours, silence 1 s": ours(1.0), "split_audio": by_split_audio, "fixed 30 s": fixed}
-    groups = {"given": given, "made": made({recording.name: recording for recording in given})}
     for title, recordings in groups.items():
         totals = {name: Total() for name in methods}
         for recording in recordings:
@@ -207,8 +213,6 @@ def main() -> int:
                 report(name, recording, method(recording), totals[name] if counted else Total())
         summary(f"{title}*", totals)
     print("* all recordings with speech but `dense`")
-    speed(given, options.hours)
-    return 0
 
 
 if __name__ == "__main__":

@@ -7,6 +7,9 @@ A recording has its text beside it (`.txt`) and, for coverage and times, its seg
 `auricle-untimed` is the same engine as if it could not time words, so that all times are estimated. `auricle-silero`
 finds speech with Silero's network, where `auricle[silero]` is installed.
 faster-whisper is measured where it is installed: `pip install faster-whisper`. Without arguments: the samples.
+
+With `--all` it goes on to where the chunks are cut (`bench.cuts`) and, where pocketsphinx is installed, to the times of
+words (`bench.word_times`).
 """
 
 import argparse
@@ -23,6 +26,8 @@ from typing import Any
 import numpy as np
 
 from audio import DetectorName, load_audio
+from bench import cuts, word_times
+from bench.recordings import load
 from bench.wer import word_errors
 from engine_bridge import open_engine, transcribe
 from engine_bridge.engines.allocator import keep_large_blocks
@@ -201,6 +206,7 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--model", default="tiny.en")
     parser.add_argument("--json", type=Path, help="append one JSON line a row to this file")
+    parser.add_argument("--all", action="store_true", help="cuts and the times of words as well")
     arguments = parser.parse_args()
     keep_large_blocks()
     methods = arguments.methods.split(",")
@@ -235,6 +241,23 @@ def main() -> None:
         errors = [r.word_error_percent for r in rows if r.method == method and r.word_error_percent is not None]
         if errors:
             print(f"| mean of {len(errors)} | {method} | | | {mean(errors):.2f} | | | | | | |")
+    if arguments.all:
+        rest(recordings(arguments.places))
+
+
+def rest(paths: Sequence[Path]) -> None:
+    """Print where recordings with known speech are cut, and how well their words are timed."""
+    described = [path for path in paths if path.with_suffix(".json").exists()]
+    print("\nCuts\n")
+    given = [load(path) for path in described]
+    cuts.compare({"given": given})
+    cuts.speed(given, hours=3.1)
+    if find_spec("pocketsphinx") is None:
+        print("pocketsphinx is not installed here: the times of words are not measured (pip install pocketsphinx)")
+        return
+    methods = [name for name in word_times.METHODS if name == "auricle" or find_spec("faster_whisper")]
+    print("\nTimes of words\n")
+    word_times.compare([path for path in described if path.with_suffix(".txt").read_text().strip()], methods)
 
 
 if __name__ == "__main__":

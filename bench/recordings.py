@@ -41,18 +41,17 @@ class Recording:
     texts: list[str] = field(default_factory=list)
 
 
-def load(folder: Path) -> list[Recording]:
-    recordings = []
-    for path in sorted(folder.glob("*.json")):
-        reference = json.loads(path.read_text())
-        samples, rate = sf.read(path.with_suffix(".flac"), dtype="float32")
-        if rate != RATE:
-            raise SystemExit(f"{path}: {rate} Hz, but {RATE} Hz is expected")
-        texts = [entry["text"] for entry in reference["segments"]]
-        recordings.append(
-            Recording(path.stem, samples, spans(reference["segments"]), spans(reference["speech"]), texts)
-        )
-    return recordings
+def load_all(folder: Path) -> list[Recording]:
+    """Return the recordings of a folder."""
+    return [load(path.with_suffix(".flac")) for path in sorted(folder.glob("*.json"))]
+
+
+def load(path: Path) -> Recording:
+    """Return a recording with what is said in it."""
+    reference = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    samples, _ = load_audio(path, sr=RATE)
+    texts = [entry["text"] for entry in reference["segments"]]
+    return Recording(path.stem, samples, spans(reference["segments"]), spans(reference["speech"]), texts)
 
 
 def spans(entries: list) -> np.ndarray:
@@ -223,7 +222,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--voices", default="slt,rms,awb", help="of flite; none where it is not installed")
     arguments = parser.parse_args()
-    given = {recording.name: recording for recording in load(arguments.speech)}
+    given = {recording.name: recording for recording in load_all(arguments.speech)}
     found = made(given, arguments.seed, arguments.seconds)
     if shutil.which("flite"):
         found += voices(arguments.voices.split(","), given, arguments.seed, arguments.seconds)

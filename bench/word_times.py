@@ -16,7 +16,7 @@ says how far to trust it elsewhere.
 import argparse
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -179,11 +179,16 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(METHODS))
     arguments = parser.parse_args()
     keep_large_blocks()
+    compare(arguments.places, arguments.methods.split(","))
+
+
+def compare(places: Sequence[Path], methods: Sequence[str]) -> None:
+    """Print how far each method's word times are from the aligner's."""
     aligner = Aligner()
-    running = {name: METHODS[name]() for name in arguments.methods.split(",")}
+    running = {name: METHODS[name]() for name in methods}
     every: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in running}
     print("| recording | method | words compared | starts, s: median / 95 % (bias) | ends, s |\n" + "| --- " * 5 + "|")
-    for path in arguments.places:
+    for path in places:
         true, known, edges = reference(path, aligner)
         own = f"{len(edges[0])} segments | {figures(edges[0])} | {figures(edges[1])}"
         print(f"| {path.stem} | the aligner's own edges | {own} |", flush=True)
