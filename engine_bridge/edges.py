@@ -257,7 +257,11 @@ def _with_sound(before: ClipWord, after: ClipWord, levels: Levels) -> tuple[Clip
         return before, after
     end = _end_near(before, after.start, levels)
     if end - before.start < LEAST_SOUND * usual:
-        return before, after  # there is too little of it for two
+        # The dip may lie between the two; only sound behind it tells.
+        end = _end_near(replace(before, text=before.text + after.text), after.start, levels)
+        loud = np.count_nonzero(levels.between(before.start, end) >= threshold)
+        if loud * FRAME_SECONDS < LEAST_SOUND * usual:
+            return before, after  # there is too little of it for two
     part = len(before.text.strip()) / max(len(before.text.strip()) + len(after.text.strip()), 1)
     middle = before.start + part * (end - before.start)
     return replace(before, end=middle), replace(after, start=middle, end=end)

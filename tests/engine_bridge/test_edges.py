@@ -194,3 +194,11 @@ def test_sound_between_two_words_belongs_to_the_first_of_them():
 def test_what_sounds_long_after_a_word_is_no_part_of_it():
     recording = chunk((1.0, 1.6), (2.6, 2.8), (4.0, 5.0), bed=0.01)
     assert_near(settled(recording, (1.0, 1.6, "before."), (4.0, 5.0, "after")), [(1.0, 1.6), (4.0, 5.0)])
+
+
+def test_a_short_word_before_a_dip_does_not_keep_the_next_one_in_the_silence():
+    recording = chunk((1.0, 1.22), (1.4, 2.0), (4.0, 5.0), bed=0.01)
+    told = [(1.0, 2.56, "be"), (2.56, 3.7, "extended."), (3.9, 5.0, "Playback")]
+    _, (start, end), (following, _) = settled(recording, *told)
+    assert start < 1.45
+    assert_near([end, following], [2.0, 4.0])
