@@ -150,10 +150,10 @@ def split_recordings(
     summary = SplitSummary()
     with held(folder), ShardState(folder, kind, chosen) as done, _report(folder) as tell:
         shards = _Shards(folder, kind, chosen, shard_size, done)
-        work = partial(cut, limits=limits, isolation=isolation)
-        with shards, closing(_cut_in_order(recordings, chosen, folder, done, count, work)) as cuts:
-            for recording, key, chunks in cuts:
-                result = _taken(recording, key, chunks, shards, done)
+        cutting = partial(cut, limits=limits, isolation=isolation)
+        with shards, closing(_cut_in_order(recordings, chosen, folder, done, count, cutting)) as cuts:
+            for recording, key, work in cuts:
+                result = _taken(recording, key, work, shards, done)
                 summary.add(result)
                 tell(result)
                 if on_result is not None:
@@ -182,7 +182,7 @@ def _cut_in_order(
     folder: Path,
     done: ShardState,
     workers: int,
-    work: Callable[[Recording, SplitSettings, str, Callable[[], bool]], CutRecording],
+    cutting: Callable[[Recording, SplitSettings, str, Callable[[], bool]], CutRecording],
 ) -> Generator[tuple[Recording, str, Future[CutRecording] | None], None, None]:
     """Cut recordings, several at a time, and yield each in its turn; None for those that are in a shard already."""
     stopped = threading.Event()
@@ -192,10 +192,10 @@ def _cut_in_order(
         with Names() as keys:
             for recording in recordings:
                 key = keys.unique(recording.id.replace(".", "_"))
-                chunks = None
+                work = None
                 if done.shard_of(recording) is None:
-                    chunks = pool.submit(work, recording, settings, os.fspath(folder), stopped.is_set)
-                under_way.append((recording, key, chunks))
+                    work = pool.submit(cutting, recording, settings, os.fspath(folder), stopped.is_set)
+                under_way.append((recording, key, work))
                 if len(under_way) >= 2 * workers:
                     yield under_way.popleft()
             while under_way:
@@ -203,9 +203,9 @@ def _cut_in_order(
     finally:
         stopped.set()
         pool.shutdown(cancel_futures=True)
-        for *_, chunks in under_way:
-            if chunks is not None and not chunks.cancelled() and chunks.exception() is None:
-                chunks.result().close()
+        for *_, work in under_way:
+            if work is not None and not work.cancelled() and work.exception() is None:
+                work.result().close()
 
 
 def _taken(
