@@ -76,7 +76,11 @@ def main() -> None:
 @click.option(
     "--task", type=click.Choice(["transcribe", "translate"]), default="transcribe", help="translate: into English."
 )
-@click.option("--beam-size", type=click.IntRange(1, 32), default=1, show_default=True, help="1 searches greedily.")
+@click.option(
+    "--beam-size",
+    type=click.IntRange(1, 32),
+    help="1 searches greedily. By default a greedy text is searched for with 5 beams where it is improbable.",
+)
 @click.option("--prompt", metavar="TEXT", help="Names and spellings to expect; given to the engine with every chunk.")
 @click.option(
     "--glossary",

@@ -6,8 +6,9 @@ First a folder of files of all kinds is made from the sample recording (short on
 and what is no recording) and given to the command in one call. Its report has to name each of them, as done or with
 the reason. Then the short ones of speech are timed: `transcribe_many` in one process, and faster-whisper called for one
 file after the other in another, with the same model, int8 and all cores; starting and loading the model are not
-counted. `--python` is the interpreter that has faster-whisper, if it is not this one. Rounds alternate, figures are
-medians.
+counted. Greedy search is set against greedy search, and the defaults of one against those of the other (a beam of 5 for
+doubtful texts against one for all). `--python` is the interpreter that has faster-whisper, if it is not this one.
+Rounds alternate, figures are medians.
 """
 
 import argparse
@@ -19,7 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,16 +118,16 @@ def account(folder: Path, kinds: dict[str, str], out: Path) -> list[str]:
     return [*lines, *(f"FAULT: {fault}" for fault in faults)]
 
 
-def time_ours(paths: list[str]) -> dict[str, float]:
+def time_ours(paths: list[str], beam: int | None) -> dict[str, float]:
     sys.path.insert(0, str(ROOT))
     from engine_bridge import open_engine, transcribe_many
     from engine_bridge.engines.allocator import keep_large_blocks
 
     keep_large_blocks()
     engine = open_engine()
-    list(transcribe_many(paths[:WARM_UP], engine=engine))
+    list(transcribe_many(paths[:WARM_UP], engine=engine, beam_size=beam))
     before, cpu = time.perf_counter(), time.process_time()
-    results = list(transcribe_many(paths, engine=engine))
+    results = list(transcribe_many(paths, engine=engine, beam_size=beam))
     seconds = time.perf_counter() - before
     if any(result.failure for result in results):
         raise RuntimeError("a short file failed")
@@ -169,25 +171,30 @@ def compare(paths: list[str], python: str, rounds: int) -> list[str]:
     from engine_bridge.engines.model_files import locate_model
 
     model = str(locate_model("tiny.en"))
-    rows = {"auricle, one queue": (sys.executable, ["ours"])}
-    for beam in (1, 5):
-        name = f"faster-whisper for each file, beam {beam}" + (" (its default)" if beam == 5 else "")
-        rows[name] = (python, ["peer", model, str(beam)])
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in rows}
+    pairs = {
+        name: ((sys.executable, ["ours", ours]), (python, ["peer", model, peer]))
+        for name, ours, peer in (("greedy", "1", "1"), ("their defaults", "default", "5"))
+    }
+    found: dict[tuple[str, int], list[dict[str, float]]] = defaultdict(list)
     for _ in range(rounds):
-        for name, (interpreter, arguments) in rows.items():
-            found[name].append(measured(interpreter, arguments, paths))
+        for name, pair in pairs.items():
+            for side, (interpreter, arguments) in enumerate(pair):
+                found[name, side].append(measured(interpreter, arguments, paths))
     audio = sum(soundfile.info(path).duration for path in paths)
-    first = statistics.median(each["seconds"] for each in found["auricle, one queue"])
     lines = [f"{len(paths)} short files, {audio:.0f} s of audio; medians of {rounds} rounds"]
-    for name, measurements in found.items():
-        seconds = statistics.median(each["seconds"] for each in measurements)
-        cpu = statistics.median(each["cpu"] for each in measurements)
-        lines.append(
-            f"  {name:48} {seconds:7.1f} s  {len(paths) / seconds:6.1f} files/s  {cpu:7.1f} s of CPU  "
-            f"{seconds / first:5.2f} times ours"
-        )
+    for name in pairs:
+        first = _median(found[name, 0], "seconds")
+        for side, tool in enumerate(("auricle, one queue", "faster-whisper for each file")):
+            seconds, cpu = _median(found[name, side], "seconds"), _median(found[name, side], "cpu")
+            lines.append(
+                f"  {f'{tool}, {name}':46} {seconds:7.1f} s  {len(paths) / seconds:6.1f} files/s  {cpu:7.1f} s of CPU  "
+                f"{seconds / first:5.2f} times ours"
+            )
     return lines
+
+
+def _median(measurements: Sequence[dict[str, float]], key: str) -> float:
+    return statistics.median(each[key] for each in measurements)
 
 
 def main() -> None:
@@ -201,7 +208,10 @@ def main() -> None:
     if arguments.one:
         paths = sys.stdin.read().splitlines()
         kind, *rest = arguments.one
-        print(json.dumps(time_ours(paths) if kind == "ours" else time_peer(paths, rest[0], int(rest[1]))))
+        if kind == "ours":
+            print(json.dumps(time_ours(paths, None if rest[0] == "default" else int(rest[0]))))
+        else:
+            print(json.dumps(time_peer(paths, rest[0], int(rest[1]))))
         return
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, "in")

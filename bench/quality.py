@@ -1,11 +1,12 @@
 """Word errors, lost and invented words, speech coverage and times: Auricle and its peers on the same recordings.
 
-    python -m bench.quality [FOLDER_OR_RECORDING ...] [--methods auricle-1,auricle-5,faster-whisper-1,...] [--json FILE]
+    python -m bench.quality [FOLDER_OR_RECORDING ...] [--methods auricle,auricle-1,faster-whisper-1,...] [--json FILE]
 
 A recording has its text beside it (`.txt`) and, for coverage and times, its segments and speech (`.json`, as in
-`samples/`). The number after a method is its beam size; all methods run the same weights (tiny.en, int8, or `--model`).
-`auricle-untimed` is the same engine as if it could not time words, so that all times are estimated. `auricle-silero`
-finds speech with Silero's network, where `auricle[silero]` is installed.
+`samples/`). The number after a method is its beam size; `auricle` alone is the default, greedy with a beam where that
+is doubtful. All methods run the same weights (tiny.en, int8, or `--model`). `auricle-untimed` is the same engine as if
+it could not time words, so that all times are estimated. `auricle-silero` finds speech with Silero's network, where
+`auricle[silero]` is installed.
 faster-whisper is measured where it is installed: `pip install faster-whisper`. Without arguments: the samples.
 
 With `--all` it goes on to where the chunks are cut (`bench.cuts`) and, where pocketsphinx is installed, to the times of
@@ -78,7 +79,9 @@ class WithoutTimes:
         return getattr(self._engine, name)
 
 
-def auricle(beam: int, model: str, *, timed: bool = True, detector: DetectorName = "energy") -> Callable[[Any], Heard]:
+def auricle(
+    beam: int | None, model: str, *, timed: bool = True, detector: DetectorName = "energy"
+) -> Callable[[Any], Heard]:
     opened = open_engine(f"embedded:{model}")
     engine: Any = opened if timed else WithoutTimes(opened)
 
@@ -115,10 +118,11 @@ def faster_whisper(beam: int, model: str, *, batched: bool) -> Callable[[Any], H
 
 
 METHODS: dict[str, Callable[[str], Callable[[Any], Heard]]] = {
+    "auricle": lambda model: auricle(None, model),
     "auricle-1": lambda model: auricle(1, model),
     "auricle-5": lambda model: auricle(5, model),
-    "auricle-untimed-1": lambda model: auricle(1, model, timed=False),
-    "auricle-silero-1": lambda model: auricle(1, model, detector="silero"),
+    "auricle-untimed": lambda model: auricle(None, model, timed=False),
+    "auricle-silero": lambda model: auricle(None, model, detector="silero"),
     "faster-whisper-1": lambda model: faster_whisper(1, model, batched=False),
     "faster-whisper-5": lambda model: faster_whisper(5, model, batched=False),
     "faster-whisper-batched-1": lambda model: faster_whisper(1, model, batched=True),
@@ -213,9 +217,9 @@ def main() -> None:
     if find_spec("faster_whisper") is None and any(m.startswith("faster-whisper") for m in methods):
         print("faster-whisper is not installed here: measured without it (pip install faster-whisper)")
         methods = [method for method in methods if not method.startswith("faster-whisper")]
-    if "auricle-silero-1" in methods and not (find_spec("silero_vad") and find_spec("onnxruntime")):
+    if "auricle-silero" in methods and not (find_spec("silero_vad") and find_spec("onnxruntime")):
         print("silero-vad is not installed here: measured without it (pip install 'auricle[silero]')")
-        methods.remove("auricle-silero-1")
+        methods.remove("auricle-silero")
     running = {method: METHODS[method](arguments.model) for method in methods}
     print(
         "| recording | method | x real time | words | WER % | deleted | inserted | speech lost % | gaps s |"

@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 
-from engine_bridge.engines.protocol import DecodingOptions, Engine
+from engine_bridge.engines.protocol import DecodingOptions, Engine, EngineCapabilities
 from engine_bridge.errors import UnsupportedOptionError
 from engine_bridge.prompts import compose_prompt
+
+DOUBT_BEAM = 5
+"""Beam size where a greedy text is improbable: OpenAI's and its descendants' default."""
 
 
 def decoding_options(
@@ -13,7 +16,7 @@ def decoding_options(
     language: str | None,
     per_chunk_language: bool,
     task: str,
-    beam_size: int,
+    beam_size: int | None,
     prompt: str | None,
     glossary: Sequence[str],
 ) -> tuple[DecodingOptions, tuple[str, ...]]:
@@ -35,16 +38,37 @@ def decoding_options(
     if per_chunk_language:
         check_languages(engine.spec, language, detects=engine.capabilities.detects_language)
     before, notices = compose_prompt(prompt, glossary, engine)
+    first, second = beam_sizes(engine.capabilities, beam_size)
     options = DecodingOptions(
         language=language,
         task=task,
-        beam_size=beam_size,
+        beam_size=first,
+        doubt_beam_size=second,
         # Decoding with timestamp tokens drops whole passages; times estimated from the text alone lose none.
         timestamps="align" if engine.capabilities.word_times else "none",
         prompt=before,
     )
     engine.check(options)
     return options, notices
+
+
+def beam_sizes(can: EngineCapabilities, asked: int | None, temperature: float = 0.0) -> tuple[int, int]:
+    """Return the beam size of a clip's first search, and that of a second one where its text is improbable.
+
+    Parameters
+    ----------
+    can : EngineCapabilities
+        The engine's.
+    asked : int or None
+        The beam size that was asked for, for the only search. None leaves it to the engine: greedy, and a beam where
+        that is doubtful and the engine can do so.
+    temperature : float
+        Where it is above 0, samples are drawn and nothing is searched for.
+
+    """
+    if asked is not None:
+        return asked, 1
+    return 1, DOUBT_BEAM if can.beam_search and temperature == 0 else 1
 
 
 def check_languages(spec: str, language: str | None, *, detects: bool) -> None:

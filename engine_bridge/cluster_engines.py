@@ -39,7 +39,7 @@ class Asked:
     language: str | None
     per_chunk_language: bool
     task: str
-    beam_size: int
+    beam_size: int | None
     prompt: str | None
     glossary: tuple[str, ...]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from audio.chunk import Chunk
 from engine_bridge.coverage import covered_seconds
 from engine_bridge.dips import fitted_speech, voiced_seconds
-from engine_bridge.edges import Levels, settle_edges, speech_edges
+from engine_bridge.edges import Levels, Seconds, settle_edges, speech_edges
 from engine_bridge.engines.protocol import ClipResult, DecodingOptions
 from engine_bridge.joining import join_texts
 from engine_bridge.spread import estimated_segments
@@ -23,6 +23,11 @@ SILENT_PROBABILITY = 0.6
 SILENT_LOG_PROBABILITY = -1.0
 """Text counts as invented when the model itself gives at least this probability to silence and less than this mean log
 probability to the text: OpenAI Whisper's defaults."""
+
+
+FAILED_LOG_PROBABILITY = -1.0
+"""Text of less mean log probability counts as invented: OpenAI Whisper's threshold for a decoding that failed. Each
+word is probable once the first is taken, in the thanks for watching that music alone gives, but not the first."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +81,21 @@ def judge(chunk: Chunk, result: ClipResult, options: DecodingOptions) -> Attempt
     text = " ".join(segment.text for segment in segments)
     spoken = sum(end - start for start, end in speech)
     fault = why_suspect(text, spoken, options.prompt)
-    confidence = mean_confidence(segments)
-    if fault is None and confidence is not None and confidence < DOUBTED_CONFIDENCE:
-        fault = "doubted by the engine" if covered_seconds(speech, segments) < DOUBTED_COVERED * spoken else None
+    if fault is None and _is_doubted(result, segments, speech):
+        fault = "doubted by the engine"
     return Attempt(segments, fault, result)
+
+
+def _is_doubted(result: ClipResult, segments: Sequence[Segment], speech: Sequence[Seconds]) -> bool:
+    """Tell whether the engine itself takes its text for a guess."""
+    probability = result.average_log_probability
+    if segments and probability is not None and probability < FAILED_LOG_PROBABILITY:
+        return True
+    confidence = mean_confidence(segments)
+    if confidence is None or confidence >= DOUBTED_CONFIDENCE:
+        return False
+    spoken = sum(end - start for start, end in speech)
+    return covered_seconds(speech, segments) < DOUBTED_COVERED * spoken
 
 
 def mean_confidence(segments: Sequence[Segment]) -> float | None:

@@ -25,7 +25,7 @@ def stream_transcript(
     language: str | None = None,
     per_chunk_language: bool = False,
     task: str = "transcribe",
-    beam_size: int = 1,
+    beam_size: int | None = None,
     prompt: str | None = None,
     glossary: Sequence[str] = (),
     audio_backend: str = "auto",
@@ -55,8 +55,9 @@ def stream_transcript(
         language is uncertain is taken to be in the recording's.
     task : str
         "transcribe", or "translate" into English.
-    beam_size : int
-        1 for greedy search; more costs time.
+    beam_size : int or None
+        1 for greedy search, more for a search with so many beams. None is greedy, and searches with 5 beams where the
+        greedy text is improbable and the engine can do so: more words are right than with either, at little cost.
     prompt : str or None
         Text that sets spelling and style, given to the engine before every chunk.
     glossary : sequence of str
@@ -144,7 +145,7 @@ def transcribe(
     language: str | None = None,
     per_chunk_language: bool = False,
     task: str = "transcribe",
-    beam_size: int = 1,
+    beam_size: int | None = None,
     prompt: str | None = None,
     glossary: Sequence[str] = (),
     audio_backend: str = "auto",

@@ -115,17 +115,18 @@ def _overlaps(segment: Segment, others: Sequence[Segment]) -> bool:
 def _ladder(engine: Engine, options: DecodingOptions) -> list[DecodingOptions]:
     rungs = [options]
     if engine.capabilities.beam_search and options.beam_size < RETRY_BEAM and options.temperature == 0:
-        rungs.append(replace(options, beam_size=RETRY_BEAM, prompt=None))
+        rungs.append(replace(options, beam_size=RETRY_BEAM, doubt_beam_size=1, prompt=None))
     if options.temperature == 0 and _writes_both(engine, options):
         beam = max(RETRY_BEAM, options.beam_size) if engine.capabilities.beam_search else 1
-        rungs.append(replace(options, beam_size=beam, timestamps="both", prompt=None))
-    rungs.append(replace(options, beam_size=1, temperature=max(options.temperature, RETRY_TEMPERATURE), prompt=None))
+        rungs.append(replace(options, beam_size=beam, doubt_beam_size=1, timestamps="both", prompt=None))
+    temperature = max(options.temperature, RETRY_TEMPERATURE)
+    rungs.append(replace(options, beam_size=1, doubt_beam_size=1, temperature=temperature, prompt=None))
     return rungs
 
 
 def _again(engine: Engine, options: DecodingOptions) -> DecodingOptions:
     """Return how speech without text is asked for again."""
-    again = replace(options, prompt=None, temperature=0.0)
+    again = replace(options, doubt_beam_size=1, prompt=None, temperature=0.0)
     if engine.capabilities.beam_search:
         again = replace(again, beam_size=max(RETRY_BEAM, options.beam_size))
     return replace(again, timestamps="both") if _writes_both(engine, options) else again

@@ -15,18 +15,17 @@ from audio.positions import samples_from_seconds
 from engine_bridge.budget import BatchBudget, BatchChoice, choose_batch
 from engine_bridge.embeddings import AudioEmbedding
 from engine_bridge.engines.clip_queue import ClipQueue, ClipRequest
+from engine_bridge.engines.embedded_text import TextDecoder
 from engine_bridge.engines.encoding import Intake, encoded_chunks
 from engine_bridge.engines.model_files import DEFAULT_MODEL, locate_model
 from engine_bridge.engines.options import check_options
 from engine_bridge.engines.protocol import (
     ClipResult,
-    ClipSegment,
     DecodingOptions,
     EngineCapabilities,
     LanguageProbabilities,
 )
 from engine_bridge.engines.whisper_tokens import MAX_CONTEXT_TOKENS, MAX_PROMPT_TOKENS, WhisperTokens
-from engine_bridge.engines.word_times import words_from_alignment
 from engine_bridge.errors import EngineError, EngineUnavailableError, UnsupportedOptionError
 from engine_bridge.features import HOP_FRAMES, SAMPLE_RATE, WINDOW_FRAMES, WINDOW_SECONDS, log_mel_spectrogram
 from engine_bridge.models.info import ModelFiles
@@ -136,6 +135,7 @@ class EmbeddedEngine:
         self._state_shape: tuple[int, int] | None = None
         self._encoder_batch = 1 if on_cpu else batch_size or DEVICE_BATCH
         self._timing = TimingContext((FEATURES, ENCODE, DECODE_TEXT, ALIGN), parent=PROCESS)
+        self._text = TextDecoder(self._model, self._tokens, self._timing, align_together=self._encoder_batch)
         self._budget = BatchBudget(
             BatchChoice(batch_size)
             if batch_size is not None
@@ -293,7 +293,7 @@ class EmbeddedEngine:
         for language in dict.fromkeys(code for code, _ in languages):
             members = [index for index, (code, _) in enumerate(languages) if code == language]
             frames = [batch[index].frames for index in members]
-            decoded = self._decode(encoded[members], frames, language, options)
+            decoded = self._text.decode(encoded[members], frames, language, options)
             for index, result in zip(members, decoded, strict=True):
                 results[index] = replace(result, language_probability=languages[index][1])
         return [results[index] for index in range(len(batch))]
@@ -324,77 +324,3 @@ class EmbeddedEngine:
         with self._timing.stage(DECODE_TEXT):
             ranked = self._model.detect_language(self._storage.from_array(encoded))
         return [tuple((token[2:-2], probability) for token, probability in clip) for clip in ranked]
-
-    def _decode(
-        self, encoded: NDArray[Any], frames: Sequence[int], language: str, options: DecodingOptions
-    ) -> list[ClipResult]:
-        encoded = np.ascontiguousarray(encoded)
-        sampling = {"sampling_topk": 0, "sampling_temperature": options.temperature} if options.temperature > 0 else {}
-        with self._timing.stage(DECODE_TEXT):
-            outputs = self._model.generate(
-                self._storage.from_array(encoded),
-                [self._tokens.prompt(language, options)] * len(encoded),
-                beam_size=options.beam_size,
-                max_length=MAX_CONTEXT_TOKENS,
-                return_scores=True,
-                return_no_speech_prob=True,
-                **sampling,
-            )
-        tokens = [list(output.sequences_ids[0]) for output in outputs]
-        if options.timestamps == "tokens":
-            segments = [
-                self._tokens.segments(written, length / SAMPLE_RATE)
-                for written, length in zip(tokens, frames, strict=True)
-            ]
-        elif options.timestamps == "none":
-            segments = [self._one_segment(written, length) for written, length in zip(tokens, frames, strict=True)]
-        else:
-            with self._timing.stage(ALIGN):
-                segments = self._align(encoded, frames, tokens, language, options)
-        return [
-            ClipResult(
-                segments=found,
-                language=language,
-                average_log_probability=float(output.scores[0]),
-                no_speech_probability=float(output.no_speech_prob),
-            )
-            for found, output in zip(segments, outputs, strict=True)
-        ]
-
-    def _one_segment(self, tokens: Sequence[int], frames: int) -> tuple[ClipSegment, ...]:
-        text = self._tokens.decode(tokens).strip()
-        return (ClipSegment(0.0, frames / SAMPLE_RATE, text),) if text else ()
-
-    def _align(
-        self,
-        encoded: NDArray[Any],
-        frames: Sequence[int],
-        tokens: Sequence[Sequence[int]],
-        language: str,
-        options: DecodingOptions,
-    ) -> list[tuple[ClipSegment, ...]]:
-        """Time the words of decoded clips by the decoder's attention; on a CPU each alone, so that no other tells."""
-        texts = [self._tokens.text_tokens(written) for written in tokens]
-        spoken = [index for index, text in enumerate(texts) if text]
-        segments: list[tuple[ClipSegment, ...]] = [()] * len(texts)
-        alignments = [
-            alignment
-            for group in (spoken[at : at + self._encoder_batch] for at in range(0, len(spoken), self._encoder_batch))
-            for alignment in self._model.align(
-                self._storage.from_array(encoded[group]),
-                self._tokens.start_sequence(language, options.task),
-                [texts[index] for index in group],
-                [max(2, frames[index] // HOP_FRAMES) for index in group],
-            )
-        ]
-        for index, alignment in zip(spoken, alignments, strict=True):
-            words = words_from_alignment(
-                self._tokens.words(texts[index], language),
-                alignment.alignments,
-                alignment.text_token_probs,
-                frames[index] / SAMPLE_RATE,
-            )
-            segments[index] = (
-                ClipSegment(words[0].start, words[-1].end, self._tokens.decode(texts[index]).strip(), tuple(words)),
-            )
-        return segments

@@ -49,9 +49,10 @@ def _timing_problems(can: EngineCapabilities, options: DecodingOptions) -> Itera
 
 
 def _search_problems(can: EngineCapabilities, options: DecodingOptions) -> Iterator[str]:
-    if options.beam_size < 1 or (options.beam_size > 1 and not can.beam_search):
-        yield f"cannot search with a beam size of {options.beam_size}: use 1 for greedy search"
+    for beam_size in (options.beam_size, options.doubt_beam_size):
+        if beam_size < 1 or (beam_size > 1 and not can.beam_search):
+            yield f"cannot search with a beam size of {beam_size}: use 1 for greedy search"
     if options.temperature < 0:
         yield f"cannot sample at temperature {options.temperature}: use 0 or more"
-    if options.temperature > 0 and options.beam_size > 1:
+    if options.temperature > 0 and max(options.beam_size, options.doubt_beam_size) > 1:
         yield "cannot search with several beams at a temperature above 0: choose one of the two"

@@ -75,6 +75,9 @@ class DecodingOptions:
         "transcribe" or "translate" (into English).
     beam_size : int
         1 for greedy search.
+    doubt_beam_size : int
+        With how many beams a clip is searched again where the text of the first search is improbable; the likelier of
+        the two is taken. 1 for no second search.
     temperature : float
         0 for the likeliest text; above 0 samples are drawn.
     timestamps : str
@@ -91,6 +94,7 @@ class DecodingOptions:
     language: str | None = None
     task: str = TRANSCRIBE
     beam_size: int = 1
+    doubt_beam_size: int = 1
     temperature: float = 0.0
     timestamps: str = "align"
     prompt: str | None = None

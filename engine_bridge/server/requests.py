@@ -69,8 +69,8 @@ class SpeechRequest:
         One of `FORMATS`.
     temperature : float
         0 for the likeliest text.
-    beam_size : int
-        1 for greedy search.
+    beam_size : int or None
+        1 for greedy search; None leaves it to the engine.
     granularities : tuple of str
         "segment" and "word".
     is_streamed : bool
@@ -90,7 +90,7 @@ class SpeechRequest:
     glossary: tuple[str, ...]
     response_format: str
     temperature: float
-    beam_size: int
+    beam_size: int | None
     granularities: tuple[str, ...]
     is_streamed: bool
     settings: ServerSettings
@@ -297,8 +297,10 @@ def _temperature(form: FormData) -> float:
     return value
 
 
-def _beam_size(form: FormData) -> int:
-    given = _text(form, "n") or "1"
+def _beam_size(form: FormData) -> int | None:
+    given = _text(form, "n")
+    if not given:
+        return None
     if not given.isdecimal() or int(given) < 1:
         raise _refused("n", given, "give a whole number from 1")
     beams = int(given)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from audio.source import Source
 from audio.stream import open_stream
+from engine_bridge.asking import beam_sizes
 from engine_bridge.engines.protocol import (
     ClipResult,
     DecodingOptions,
@@ -199,10 +200,12 @@ class Recordings:
 
         """
         capabilities = self._engine.capabilities
+        first, second = beam_sizes(capabilities, request.beam_size, request.temperature)
         options = DecodingOptions(
             language=request.language,
             task=task,
-            beam_size=request.beam_size,
+            beam_size=first,
+            doubt_beam_size=second,
             temperature=request.temperature,
             # Text with timestamp tokens loses whole passages; times are estimated where words have none of their own.
             timestamps="align" if capabilities.word_times else "none",

@@ -45,6 +45,7 @@ def answers(tiny_en, speech):
     futures = {
         "greedy": tiny_en.submit(speech.samples, DecodingOptions()),
         "beam": tiny_en.submit(speech.samples, DecodingOptions(beam_size=3)),
+        "doubted": tiny_en.submit(speech.samples, DecodingOptions(doubt_beam_size=5)),
         "tokens": tiny_en.submit(speech.samples, DecodingOptions(timestamps="tokens")),
         "both": tiny_en.submit(speech.samples, DecodingOptions(timestamps="both")),
         "none": tiny_en.submit(speech.samples, DecodingOptions(timestamps="none")),
@@ -55,7 +56,7 @@ def answers(tiny_en, speech):
 
 @pytest.mark.model
 class TestTinyEn:
-    @pytest.mark.parametrize("name", ["greedy", "beam", "tokens", "both", "none"])
+    @pytest.mark.parametrize("name", ["greedy", "beam", "doubted", "tokens", "both", "none"])
     def test_the_words_are_heard(self, answers, speech, name):
         assert word_errors(answers[name], speech.words) <= 0.1 * len(speech.words)
 
@@ -84,6 +85,9 @@ class TestTinyEn:
         assert answers["greedy"].no_speech_probability < 0.2
         assert answers["greedy"].average_log_probability > -0.5
         assert answers["empty"].no_speech_probability > 0.5
+
+    def test_a_second_search_never_takes_a_less_likely_text(self, answers):
+        assert answers["doubted"].average_log_probability >= answers["greedy"].average_log_probability
 
     def test_nothing_has_no_time_before_its_beginning_or_after_its_end(self, answers):
         assert {(segment.start, segment.end) for segment in answers["empty"].segments} <= {(0.0, 0.0)}
@@ -178,7 +182,7 @@ class TestMultilingual:
                 return generate(features, prompts_given, **options)
 
         model = multilingual._model
-        monkeypatch.setattr(multilingual, "_model", Spy())
+        monkeypatch.setattr(multilingual._text, "_model", Spy())
         options = DecodingOptions(language="fr", task="translate", prompt="Noms", timestamps="tokens")
         multilingual.submit(tone(2), options).result(SECONDS)
         assert prompts == [multilingual._tokens.prompt("fr", options)]

@@ -206,6 +206,8 @@ def test_a_clip_is_not_changed(engine):
         ({"task": "summarise"}, "'summarise'"),
         ({"timestamps": "guess"}, "'guess'"),
         ({"beam_size": 0}, "0"),
+        ({"doubt_beam_size": 0}, "0"),
+        ({"doubt_beam_size": 5, "temperature": 0.5}, "beam size|temperature"),
         ({"temperature": -1}, "temperature"),
         ({"beam_size": 5, "temperature": 0.5}, "beam size|temperature"),
     ],

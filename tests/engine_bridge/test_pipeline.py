@@ -315,6 +315,17 @@ class TestEnginesThatLoseText:
         assert transcript.segments == ()
         assert silently_lost(recording, transcript) == []
 
+    def test_text_that_the_model_finds_improbable_is_not_believed_whatever_its_words_confidence(self, engine_of):
+        recording = Recording().phrases(5)
+
+        def thanks(samples, options):
+            return clip_result(listen(samples), probability=0.9, average_log_probability=-1.2)
+
+        transcript = transcribe(recording.source, engine=engine_of(thanks))
+        assert {segment.suspect for segment in transcript.segments} == {"doubted by the engine"}
+        assert silently_lost(recording, transcript) == []
+        assert transcript.gaps != ()
+
 
 class TestEnginesThatLoop:
     @staticmethod
@@ -358,11 +369,22 @@ class TestEnginesThatLoop:
         assert {segment.attempts for segment in transcript.segments} == {4}
         assert transcript.segments[0].text.startswith("la la la")
 
+    @pytest.mark.parametrize(
+        ("asked", "searches"), [({}, (1, 5)), ({"beam_size": 1}, (1, 1)), ({"beam_size": 3}, (3, 1))]
+    )
+    def test_a_doubtful_text_is_searched_for_with_beams_unless_a_beam_size_is_named(self, engine_of, asked, searches):
+        engine = engine_of(lambda samples, options: self.looping(samples))
+        transcribe(Recording().phrases(5).source, engine=engine, **asked)
+        first, *later = [submission.options for submission in engine.submissions]
+        assert (first.beam_size, first.doubt_beam_size) == searches
+        assert {options.doubt_beam_size for options in later} == {1}
+
     def test_an_engine_without_beam_search_is_not_asked_for_it(self, engine_of):
         capabilities = replace(ENGLISH_ONLY, beam_search=False)
         engine = engine_of(lambda samples, options: self.looping(samples), capabilities=capabilities)
         transcript = transcribe(Recording().phrases(5).source, engine=engine)
         assert {submission.options.beam_size for submission in engine.submissions} == {1}
+        assert {submission.options.doubt_beam_size for submission in engine.submissions} == {1}
         assert {segment.attempts for segment in transcript.segments} == {3}
 
     def test_an_engine_that_writes_no_timestamps_is_not_asked_for_them(self, engine_of):

@@ -205,6 +205,15 @@ def test_a_request_may_choose_a_backend(client):
     assert post(client, media_io_kwargs='{"audio": {"audio_backend": "pyav"}}').status_code == 200
 
 
+@pytest.mark.parametrize(("fields", "searches"), [({}, (1, 5)), ({"n": "1"}, (1, 1)), ({"temperature": "0.3"}, (1, 1))])
+def test_without_a_beam_size_doubtful_text_is_searched_for_again(fields, searches):
+    engine = FakeEngine(hear)
+    with serving(engine) as client:
+        assert post(client, **fields).status_code == 200
+    options = engine.submissions[0].options
+    assert (options.beam_size, options.doubt_beam_size) == searches
+
+
 def test_a_beam_size_is_handed_to_the_engine():
     engine = FakeEngine(hear)
     with serving(engine) as client:
