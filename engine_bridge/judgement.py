@@ -24,7 +24,6 @@ SILENT_LOG_PROBABILITY = -1.0
 """Text counts as invented when the model itself gives at least this probability to silence and less than this mean log
 probability to the text: OpenAI Whisper's defaults."""
 
-
 FAILED_LOG_PROBABILITY = -1.0
 """Text of less mean log probability counts as invented: OpenAI Whisper's threshold for a decoding that failed. Each
 word is probable once the first is taken, in the thanks for watching that music alone gives, but not the first."""
