@@ -57,7 +57,7 @@ def stream_transcript(
         "transcribe", or "translate" into English.
     beam_size : int or None
         1 for greedy search, more for a search with so many beams. None is greedy, and searches with 5 beams where the
-        greedy text is improbable and the engine can do so: more words are right than with either, at little cost.
+        greedy text is improbable and the engine can do so.
     prompt : str or None
         Text that sets spelling and style, given to the engine before every chunk.
     glossary : sequence of str
