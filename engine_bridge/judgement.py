@@ -80,12 +80,12 @@ def judge(chunk: Chunk, result: ClipResult, options: DecodingOptions) -> Attempt
     text = " ".join(segment.text for segment in segments)
     spoken = sum(end - start for start, end in speech)
     fault = why_suspect(text, spoken, options.prompt)
-    if fault is None and _is_doubted(result, segments, speech):
+    if fault is None and _is_doubted(result, segments, speech, spoken):
         fault = "doubted by the engine"
     return Attempt(segments, fault, result)
 
 
-def _is_doubted(result: ClipResult, segments: Sequence[Segment], speech: Sequence[Seconds]) -> bool:
+def _is_doubted(result: ClipResult, segments: Sequence[Segment], speech: Sequence[Seconds], spoken: float) -> bool:
     """Tell whether the engine itself takes its text for a guess."""
     probability = result.average_log_probability
     if segments and probability is not None and probability < FAILED_LOG_PROBABILITY:
@@ -93,7 +93,6 @@ def _is_doubted(result: ClipResult, segments: Sequence[Segment], speech: Sequenc
     confidence = mean_confidence(segments)
     if confidence is None or confidence >= DOUBTED_CONFIDENCE:
         return False
-    spoken = sum(end - start for start, end in speech)
     return covered_seconds(speech, segments) < DOUBTED_COVERED * spoken
 
 

@@ -113,14 +113,13 @@ def _overlaps(segment: Segment, others: Sequence[Segment]) -> bool:
 
 
 def _ladder(engine: Engine, options: DecodingOptions) -> list[DecodingOptions]:
-    rungs = [options]
+    rungs, later = [options], replace(options, doubt_beam_size=1, prompt=None)
     if engine.capabilities.beam_search and options.beam_size < RETRY_BEAM and options.temperature == 0:
-        rungs.append(replace(options, beam_size=RETRY_BEAM, doubt_beam_size=1, prompt=None))
+        rungs.append(replace(later, beam_size=RETRY_BEAM))
     if options.temperature == 0 and _writes_both(engine, options):
         beam = max(RETRY_BEAM, options.beam_size) if engine.capabilities.beam_search else 1
-        rungs.append(replace(options, beam_size=beam, doubt_beam_size=1, timestamps="both", prompt=None))
-    temperature = max(options.temperature, RETRY_TEMPERATURE)
-    rungs.append(replace(options, beam_size=1, doubt_beam_size=1, temperature=temperature, prompt=None))
+        rungs.append(replace(later, beam_size=beam, timestamps="both"))
+    rungs.append(replace(later, beam_size=1, temperature=max(options.temperature, RETRY_TEMPERATURE)))
     return rungs
 
 
