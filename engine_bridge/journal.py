@@ -38,6 +38,8 @@ SCHEMA_VERSION = 1
 PATIENCE_SECONDS = 60.0
 """How long a change waits for those of other processes, each of which takes less than a millisecond."""
 
+_AGAIN_SECONDS = 0.005
+
 BEGUN, DONE, FAILED = "begun", "done", "failed"
 
 _TABLES = """
@@ -338,7 +340,7 @@ class Journal:
         return os.fsencode(os.path.relpath(os.path.realpath(path), os.path.realpath(self.path.parent)))
 
     def _prepare(self) -> None:
-        (mode,) = self._execute("PRAGMA journal_mode=WAL").fetchone()
+        mode = self._write_ahead()
         # Without the log, as on some network file systems, only full synchronisation keeps the file whole.
         self._execute(f"PRAGMA synchronous={'NORMAL' if mode == 'wal' else 'FULL'}")
         with self._transaction():
@@ -352,6 +354,21 @@ class Journal:
                     f"{self.path}: the journal has version {version} and this program reads version {SCHEMA_VERSION}; "
                     "update the program, or choose another folder"
                 )
+
+    def _write_ahead(self) -> str:
+        """Ask for the write-ahead log, and return the mode that SQLite then has.
+
+        Of two that turn a new file to the log at once, SQLite refuses one at once, whatever the time it was given to
+        wait: each holds the file for reading, so that waiting would never end. Asked again, it finds the log in place.
+        """
+        end = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return str(self._execute("PRAGMA journal_mode=WAL").fetchone()[0])
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= end:
+                    raise
+            time.sleep(_AGAIN_SECONDS)
 
     def _execute(self, statement: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
         return self._connection.execute(statement, values)

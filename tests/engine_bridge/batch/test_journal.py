@@ -234,6 +234,25 @@ class TestOutputs:
             assert moved.output_fingerprint(tmp_path / "moved" / "talk.txt") == "one"
 
 
+class TestTogether:
+    @pytest.mark.parametrize("attempt", range(30))
+    def test_several_may_begin_the_same_one_at_once(self, tmp_path, attempt):
+        """SQLite refuses all but one of those that turn a new file to its log at once, without waiting."""
+        together, opened = threading.Barrier(4), []
+
+        def begin():
+            together.wait()
+            with Journal.in_folder(tmp_path) as journal:
+                opened.append(journal.begin("one"))
+
+        threads = [threading.Thread(target=begin) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert opened == [1, 1, 1, 1]
+
+
 class TestTrouble:
     def test_a_file_that_is_no_journal_is_told(self, tmp_path):
         path = tmp_path / "journal.sqlite"
