@@ -27,30 +27,14 @@ from engine_bridge.batch.locks import ByteLocks
 from engine_bridge.batch.results import Failure
 from engine_bridge.errors import JournalError
 from engine_bridge.formats import read_json, render
+from engine_bridge.journal_database import open_database
 from engine_bridge.preparation import SETTLED_NANOSECONDS, content_hash
 from engine_bridge.transcript import Transcript
 
 FOLDER = ".auricle"
 """Name of the folder, within that of the outputs, that holds a job's journal and report."""
 
-SCHEMA_VERSION = 1
-
-PATIENCE_SECONDS = 60.0
-"""How long a change waits for those of other processes, each of which takes less than a millisecond."""
-
-_AGAIN_SECONDS = 0.005
-
 BEGUN, DONE, FAILED = "begun", "done", "failed"
-
-_TABLES = """
-CREATE TABLE contents (path BLOB PRIMARY KEY, size INTEGER, modified INTEGER, inode INTEGER, digest BLOB) WITHOUT ROWID;
-CREATE TABLE recordings (
-    number INTEGER PRIMARY KEY, fingerprint TEXT UNIQUE NOT NULL, state TEXT NOT NULL, changed REAL NOT NULL,
-    duration REAL, transcript BLOB, kind TEXT, reason TEXT, place REAL
-);
-CREATE TABLE answers (recording INTEGER, key BLOB, answer BLOB, PRIMARY KEY (recording, key)) WITHOUT ROWID;
-CREATE TABLE outputs (path BLOB PRIMARY KEY, fingerprint TEXT NOT NULL) WITHOUT ROWID;
-"""
 
 _REMEDIES = (
     ("disk is full", "free some space, or choose another disk"),
@@ -112,11 +96,8 @@ class Journal:
         self._lock = threading.RLock()
         with self._translated():
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(
-                self.path, timeout=PATIENCE_SECONDS, isolation_level=None, check_same_thread=False
-            )
+            self._connection = open_database(self.path)
             try:
-                self._prepare()
                 self._inode = self.path.stat().st_ino
                 self._locks = ByteLocks(self.path.with_suffix(".locks"))
             except BaseException:
@@ -338,37 +319,6 @@ class Journal:
     def _output_key(self, path: str | os.PathLike[str]) -> bytes:
         """Name an output by its place beside the journal, so that the folder may be moved."""
         return os.fsencode(os.path.relpath(os.path.realpath(path), os.path.realpath(self.path.parent)))
-
-    def _prepare(self) -> None:
-        mode = self._write_ahead()
-        # Without the log, as on some network file systems, only full synchronisation keeps the file whole.
-        self._execute(f"PRAGMA synchronous={'NORMAL' if mode == 'wal' else 'FULL'}")
-        with self._transaction():
-            (version,) = self._execute("PRAGMA user_version").fetchone()
-            if version == 0:
-                for statement in filter(str.strip, _TABLES.split(";")):
-                    self._execute(statement)
-                self._execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-            elif version != SCHEMA_VERSION:
-                raise JournalError(
-                    f"{self.path}: the journal has version {version} and this program reads version {SCHEMA_VERSION}; "
-                    "update the program, or choose another folder"
-                )
-
-    def _write_ahead(self) -> str:
-        """Ask for the write-ahead log, and return the mode that SQLite then has.
-
-        Of two that turn a new file to the log at once, SQLite refuses one at once, whatever the time it was given to
-        wait: each holds the file for reading, so that waiting would never end. Asked again, it finds the log in place.
-        """
-        end = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                return str(self._execute("PRAGMA journal_mode=WAL").fetchone()[0])
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= end:
-                    raise
-            time.sleep(_AGAIN_SECONDS)
 
     def _execute(self, statement: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
         return self._connection.execute(statement, values)

@@ -3,6 +3,7 @@
 import itertools
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import replace
 
 import numpy as np
@@ -84,7 +85,7 @@ class TestResults:
         assert list(transcribe_many([], engine=engine_of())) == []
 
     def test_clips_of_several_recordings_are_with_the_engine_at_once(self, engine_of):
-        engine = engine_of(in_flight=6, delay=lambda number: 0.2)
+        engine = engine_of(in_flight=6, delay=lambda number: 1.0)
         list(transcribe_many(recordings(12), engine=engine))
         assert engine.most_in_flight >= 5
 
@@ -131,22 +132,19 @@ class TestOrder:
         results = transcribe_many(recordings(20), engine=engine, ordered=True)
         assert ids(results) == [f"r{number}" for number in range(20)]
 
-    def test_otherwise_one_that_takes_long_holds_up_nobody(self, engine_of):
-        slow = threading.Event()
+    def test_otherwise_one_that_takes_long_holds_up_nobody(self, engine_of, monkeypatch):
+        engine, slow = engine_of(in_flight=4), Future()
+        answered = engine.submit
 
-        def script(samples, options):
-            if len(samples) > SECONDS * RATE:
-                slow.wait(20)
-            return speak(samples, options)
+        def submit(samples, options):
+            return slow if len(samples) > SECONDS * RATE else answered(samples, options)
 
-        # The engine answers one clip after the other, so the slow one has to be submitted last.
-        engine = engine_of(script, in_flight=4, delay=lambda number: 0.2 if number == 0 else 0.0)
-        given = [Recording("slow", audio(9, 2 * SECONDS)), *recordings(3)]
-        with transcribe_many(given, engine=engine, at_once=2) as results:
-            first = next(results).recording.id
-            slow.set()
-            assert first != "slow"
-            assert len(list(results)) == 3
+        monkeypatch.setattr(engine, "submit", submit)
+        taking_long = Recording("slow", audio(9, 2 * SECONDS))
+        with transcribe_many([taking_long, *recordings(3)], engine=engine, at_once=2) as results:
+            assert sorted(next(results).recording.id for _ in range(3)) == ["r0", "r1", "r2"]
+            slow.set_result(speak(taking_long.source[0], None))
+            assert ids(results) == ["slow"]
 
     def test_higher_priorities_are_begun_first(self, engine_of):
         given = [Recording(f"p{level}", audio(level), priority=level) for level in (1, 3, 2)]
@@ -366,7 +364,17 @@ class TestJournal:
         assert results[0].transcript.text == results[1].transcript.text
 
     def test_two_jobs_share_the_work(self, engine_of, tmp_path):
-        engines = [engine_of(in_flight=2, delay=lambda number: 0.03) for _ in range(2)]
+        at_work = [threading.Event(), threading.Event()]
+
+        def script_of(own, other):
+            def script(samples, options):
+                at_work[own].set()
+                at_work[other].wait(20)
+                return speak(samples, options)
+
+            return script
+
+        engines = [engine_of(script_of(0, 1), in_flight=2), engine_of(script_of(1, 0), in_flight=2)]
         found = [[], []]
 
         def job(number):
@@ -442,7 +450,7 @@ class TestStopping:
     def test_nothing_that_was_broken_off_passes_for_done(self, engine_of, tmp_path):
         journal = Journal(tmp_path / "j")
         for moment in (0.02, 0.1, 0.2):
-            engine = engine_of(in_flight=2, delay=lambda number: 0.01)
+            engine = engine_of(in_flight=2, delay=lambda number: 0.05)
             results = transcribe_many([Recording("long", audio(1, 600))], engine=engine, journal=journal)
             threading.Timer(moment, results.stop).start()
             assert list(results) == []
