@@ -30,7 +30,7 @@ from engine_bridge.batch.remote import is_address
 from engine_bridge.batch.results import Failure, JobProgress, RecordingResult
 from engine_bridge.batch.working import complete_settings, settings_of
 from engine_bridge.cluster_engines import Asked
-from engine_bridge.cluster_messages import Ballot, Broken, Content, Cut, Heard, Order, messages_of
+from engine_bridge.cluster_messages import Content, Cut, Heard, Order, Stopped, messages_of
 from engine_bridge.cluster_ray import Engines, Pass, Stage, agreed, connected, placed, rows_in_cluster, translated
 from engine_bridge.cluster_results import Collector, Entry
 from engine_bridge.cutting import FILLED
@@ -42,6 +42,8 @@ from engine_bridge.journal import Journal
 WINDOW = 20_000
 """Recordings that are known at a time. Each costs about a kilobyte here, and a window's last ones leave some of a
 cluster idle: half an hour in some days, with recordings of an hour on a hundred engines."""
+
+LOST = "each process of the cluster that took it up was lost; look at its memory and its logs, then try again"
 
 LOCAL, ON_THIS_MACHINE, CLIENT = "ray", "ray:auto", "ray://"
 
@@ -252,8 +254,6 @@ class _Job:
                 self._under_way = len(collector)
                 self._tell()
                 yield result
-            if len(collector):
-                raise ClusterError(f"the cluster ended without a word of {len(collector)} recordings: start again")
 
     def _tell(self) -> None:
         if self._on_progress is not None:
@@ -329,31 +329,40 @@ class _Job:
         """Let the first chunks of recordings without a language vote on it."""
         if not self._run.contract.capabilities.detects_language:
             return
-        voting = [order for order in collector.orders() if order.language is None]
-        if not voting:
-            return
-        for message in self._told(voting, "votes"):
-            if isinstance(message, Ballot | Broken) and (result := collector.take(message)) is not None:
-                yield result
+        for alone in (False, True):
+            for message in self._told(collector.unpolled(), "votes", alone=alone):
+                if (result := collector.take(message)) is not None:
+                    yield result
         collector.elect()
 
     def _recognised(self, collector: Collector) -> Iterator[RecordingResult]:
-        for message in self._told(collector.orders(), "pieces"):
-            result = collector.take(message)
-            if isinstance(message, Heard):
-                self._audio_seconds += message.seconds
-                self._tell()
-            if result is not None:
-                yield result
+        """Yield the recordings as they are done.
 
-    def _told(self, orders: Sequence[Order], stage: Stage) -> Iterator[Any]:
-        """Yield what the stages tell of recordings."""
+        A recording, or a chunk of one, that ends each process that takes it up takes others with it that were there at
+        the same time. What Ray then gives up is done once more, each chunk alone, and what is lost again is that
+        recording's own failure.
+        """
+        for alone in (False, True):
+            for message in self._told(collector.orders(), "pieces", alone=alone):
+                result = collector.take(message)
+                if isinstance(message, Heard):
+                    self._audio_seconds += message.seconds
+                    self._tell()
+                if result is not None:
+                    yield result
+        yield from collector.lost(LOST)
+
+    def _told(self, orders: Sequence[Order], stage: Stage, *, alone: bool = False) -> Iterator[Any]:
+        """Yield what the stages tell of recordings, and raise what stopped them."""
         if not orders:
             return
-        run = replace(self._run, stage=stage)
+        run = replace(self._run, stage=stage, alone=alone)
         with translated():
             for rows in rows_in_cluster(self._ray, list(orders), run):
-                yield from messages_of(rows)
+                for message in messages_of(rows):
+                    if isinstance(message, Stopped):
+                        raise message.error
+                    yield message
 
 
 def _sendable(source: Any) -> tuple[str | None, Any]:

@@ -16,7 +16,17 @@ from engine_bridge.asking import decoding_options
 from engine_bridge.batch.fingerprints import engine_identity, package_version
 from engine_bridge.batch.results import Failure
 from engine_bridge.batch.retrying import RetryingEngine
-from engine_bridge.cluster_messages import Ballot, Broken, Contract, Heard, Message, Piece, messages_of, rows_of
+from engine_bridge.cluster_messages import (
+    Ballot,
+    Broken,
+    Contract,
+    Heard,
+    Message,
+    Piece,
+    messages_of,
+    rows_of,
+    stopped,
+)
 from engine_bridge.engines.open import open_engine
 from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
 from engine_bridge.errors import EngineBridgeError, EngineDeadError, EngineError
@@ -101,19 +111,24 @@ class _Station:
     def answered(self, rows: "pa.Table", answer: Callable[[Engine, Sequence[Piece]], Iterable[Message]]) -> "pa.Table":
         """Return the rows that answer a batch; those that ask nothing of an engine are given back as they are.
 
-        Raises
-        ------
-        EngineDeadError
-            If the engine dies again and again.
-
+        What cannot go on, as where the engine dies again and again, is told by a row: Ray is to see the loss of
+        processes alone.
         """
+        try:
+            return rows_of(self._messages(rows, answer))
+        except Exception as error:  # noqa: BLE001 - raised again where the job was asked for
+            return rows_of([stopped(error)])
+
+    def _messages(
+        self, rows: "pa.Table", answer: Callable[[Engine, Sequence[Piece]], Iterable[Message]]
+    ) -> list[Message]:
         messages = messages_of(rows)
         asking = [message for message in messages if isinstance(message, Piece)]
         rest = [message for message in messages if not isinstance(message, Piece)]
         for attempt in range(1, ENGINE_ATTEMPTS + 1):
             engine = self._engine
             try:
-                return rows_of([*answer(engine, asking), *rest])
+                return [*answer(engine, asking), *rest]
             except EngineDeadError:
                 if attempt == ENGINE_ATTEMPTS:
                     raise

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from audio.chunk import Chunk
+from audio.errors import AudioError
 from audio.isolation import Isolation
 from audio.limits import DecodeLimits
 from audio.selection import Timeline
 from audio.source import AudioSource
 from engine_bridge.batch.results import Failure
 from engine_bridge.engines.protocol import DecodingOptions, EngineCapabilities, LanguageProbabilities
+from engine_bridge.errors import ClusterError, EngineBridgeError
 from engine_bridge.recognition import Outcome
 from engine_bridge.transcript import Gap, Segment, Word
 
@@ -237,6 +239,23 @@ class Ballot:
 
 
 @dataclass(frozen=True)
+class Polled:
+    """A recording was read as far as its language is voted on.
+
+    Attributes
+    ----------
+    number : int
+        The recording.
+    ballots : int
+        How many chunks vote.
+
+    """
+
+    number: int
+    ballots: int
+
+
+@dataclass(frozen=True)
 class End:
     """A recording, or one of its channels, was read to its end.
 
@@ -297,7 +316,21 @@ class Broken:
     lasting: bool = False
 
 
-Message = Order | Content | Piece | Heard | Ballot | End | Broken
+@dataclass(frozen=True, eq=False)
+class Stopped:
+    """A stage cannot go on, whatever the recording.
+
+    Attributes
+    ----------
+    error : Exception
+        What stopped it, to be raised where the job was asked for.
+
+    """
+
+    error: AudioError | EngineBridgeError
+
+
+Message = Order | Content | Piece | Heard | Ballot | Polled | End | Broken | Stopped
 
 
 def packed(message: Message) -> dict[str, bytes]:
@@ -325,6 +358,15 @@ def rows_of(messages: Iterable[Message]) -> "pa.Table":
     import pyarrow as pa
 
     return pa.table({MESSAGE: pa.array([packed(message)[MESSAGE] for message in messages], pa.binary())})
+
+
+def stopped(error: Exception) -> Stopped:
+    """Return the message that an error stopped a stage; what is not this package's own is told by its type."""
+    if isinstance(error, AudioError | EngineBridgeError):
+        return Stopped(error)
+    return Stopped(
+        ClusterError(f"a worker of the cluster failed ({type(error).__name__}: {error}); start again to go on")
+    )
 
 
 def _narrowed(chunk: Chunk | None) -> Any:

@@ -29,6 +29,9 @@ it is taken."""
 MOST_READERS = 2_000
 """Tasks of reading in a window; each reads its recordings one after the other."""
 
+RETRIES = 3
+"""How often a block is given out again whose process is lost, by an accident or by what the block holds."""
+
 PATIENCE_SECONDS = 10.0
 """How long a cluster's address may take to answer."""
 
@@ -58,6 +61,8 @@ class Pass:
     engines: Engines
     contract: Contract
     per_chunk_language: bool
+    alone: bool = False
+    """Whether each chunk is answered alone, so that one that ends a process takes no other with it."""
 
 
 def rows_in_cluster(ray: Any, orders: list[Order], run: Pass) -> Iterator["pa.Table"]:
@@ -98,14 +103,17 @@ def rows_of_pass(orders: list[Order], run: Pass) -> Iterator["pa.Table"]:
     import ray.data
 
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    rows = ray.data.from_items([packed(order) for order in orders], override_num_blocks=min(len(orders), MOST_READERS))
+    blocks = len(orders) if run.alone else min(len(orders), MOST_READERS)
+    rows = ray.data.from_items([packed(order) for order in orders], override_num_blocks=blocks)
     if run.stage == "contents":
-        rows = rows.flat_map(read_contents, num_cpus=1)
+        rows = rows.flat_map(read_contents, num_cpus=1, max_retries=RETRIES)
     else:
         read = read_voters if run.stage == "votes" else read_pieces
-        rows = rows.flat_map(read, fn_args=(run.cut,), num_cpus=1)
+        rows = rows.flat_map(read, fn_args=(run.cut,), num_cpus=1, max_retries=RETRIES)
         rows = _with_engines(ray, rows, run)
     rows.context.target_max_block_size = BLOCK_BYTES
+    # A block that is lost again and again with the process at work on it is left out: see `cluster._Job`.
+    rows.context.max_errored_blocks = -1
     rows.context.enable_progress_bars = False
     rows.context.print_on_execution_start = False
     rows.context.raise_original_map_exception = True
@@ -120,16 +128,23 @@ def _with_engines(ray: Any, rows: Any, run: Pass) -> Any:
         arguments = (*arguments, contract.options)
         named = {"per_chunk_language": run.per_chunk_language}
     size = {"size": engines.count} if engines.count else {"min_size": 1, "max_size": _room(ray, engines)}
+    # Two batches at a time, so that the engine has work while the last clips of one are asked for again.
+    together = 1 if run.alone else 2
     return rows.map_batches(
         Recogniser if run.stage == "pieces" else Voter,
-        batch_size=contract.in_flight,
+        batch_size=1 if run.alone else contract.in_flight,
         batch_format="pyarrow",
         fn_constructor_args=arguments,
         fn_constructor_kwargs=named,
         num_cpus=engines.cpus,
         num_gpus=engines.gpus or None,
-        # Two batches at a time, so that the engine has work while the last clips of one are asked for again.
-        compute=ray.data.ActorPoolStrategy(enable_true_multi_threading=True, max_concurrent_calls_per_actor=2, **size),
+        max_task_retries=RETRIES,
+        compute=ray.data.ActorPoolStrategy(
+            enable_true_multi_threading=True,
+            max_concurrent_calls_per_actor=together,
+            max_tasks_in_flight_per_actor=1 if run.alone else None,
+            **size,
+        ),
     )
 
 

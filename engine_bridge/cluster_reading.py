@@ -4,9 +4,10 @@ Nothing here knows of Ray: these are functions that yield rows for a row.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import chain, islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from audio.chunk import Chunk
 from audio.detectors import open_detector
@@ -29,7 +30,9 @@ from engine_bridge.cluster_messages import (
     Message,
     Order,
     Piece,
+    Polled,
     packed,
+    stopped,
     unpacked,
 )
 from engine_bridge.cutting import cut_stream
@@ -40,40 +43,48 @@ from engine_bridge.recognition import Outcome
 from engine_bridge.seams import seam_chunk
 from engine_bridge.timing import DECODE_AUDIO, SPLIT, TimingContext
 
-if TYPE_CHECKING:
-    pass
-
 
 def read_pieces(row: Mapping[str, Any], cut: Cut) -> Iterator[dict[str, bytes]]:
     """Read the recording that a row names, and yield its chunks and what else there is to tell, as rows."""
-    for message in pieces(unpacked(row), cut):
-        yield packed(message)
+    return _rows(pieces(unpacked(row), cut))
 
 
 def read_contents(row: Mapping[str, Any]) -> Iterator[dict[str, bytes]]:
     """Read the recording that a row names for the hash of its content; nothing where it cannot be read."""
-    order = unpacked(row)
-    try:
-        with opened(order.source) as audio:
-            yield packed(_content(order, _named(audio, order)))
-    except AudioError:
-        return
+    return _rows(_contents(unpacked(row)))
 
 
 def read_voters(row: Mapping[str, Any], cut: Cut) -> Iterator[dict[str, bytes]]:
     """Read the recording that a row names up to the chunks that vote on its language; what fails is told later."""
-    order = unpacked(row)
+    return _rows(_voters(unpacked(row), cut))
+
+
+def _rows(messages: Iterator[Message]) -> Iterator[dict[str, bytes]]:
+    """Yield rows of messages, and a last one of what stopped them: Ray is to see the loss of processes alone."""
     try:
-        with opened(order.source) as audio:
-            source = _named(audio, order, cut)
-            names, _ = _channels(source, order, cut)
-            for part in range(len(names)):
-                with _stream(source, order, cut, part if len(names) > 1 else None) as stream:
-                    spoken = (chunk for chunk in _Reading(stream, cut).chunks() if chunk.speech)
-                    for chunk in most_audible(list(islice(spoken, CANDIDATES))):
-                        yield packed(Piece(order.number, part, chunk, None, None, elected=True))
-    except AudioError:
-        return
+        for message in messages:
+            yield packed(message)
+    except Exception as error:  # noqa: BLE001 - raised again where the job was asked for
+        yield packed(stopped(error))
+
+
+def _contents(order: Order) -> Iterator[Message]:
+    with suppress(AudioError), opened(order.source) as audio:
+        yield _content(order, _named(audio, order))
+
+
+def _voters(order: Order, cut: Cut) -> Iterator[Message]:
+    voting = 0
+    with suppress(AudioError), opened(order.source) as audio:
+        source = _named(audio, order, cut)
+        names, _ = _channels(source, order, cut)
+        for part in range(len(names)):
+            with _stream(source, order, cut, part if len(names) > 1 else None) as stream:
+                spoken = (chunk for chunk in _Reading(stream, cut).chunks() if chunk.speech)
+                for chunk in most_audible(list(islice(spoken, CANDIDATES))):
+                    voting += 1
+                    yield Piece(order.number, part, chunk, None, None, elected=True)
+    yield Polled(order.number, voting)
 
 
 def pieces(order: Order, cut: Cut) -> Iterator[Message]:

@@ -6,11 +6,11 @@ chunks are joined once the last of them is here, exactly as in one process.
 
 import os
 import struct
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 from engine_bridge.assembling import Assembly, joined
@@ -27,9 +27,11 @@ from engine_bridge.cluster_messages import (
     End,
     Heard,
     Order,
+    Polled,
     as_json,
     from_json,
 )
+from engine_bridge.errors import ClusterError
 from engine_bridge.journal import DONE, Journal
 from engine_bridge.language import elected
 from engine_bridge.transcript import Transcript
@@ -79,6 +81,14 @@ class Entry:
     votes: dict[int, float | None] = field(default_factory=dict)
 
     @property
+    def done(self) -> dict[int, frozenset[int]]:
+        """For each channel, the chunks whose outcome is known."""
+        known: defaultdict[int, set[int]] = defaultdict(set)
+        for part, index in self.heard:
+            known[part].add(index)
+        return {part: frozenset(indices) for part, indices in known.items()}
+
+    @property
     def is_complete(self) -> bool:
         """Whether all has come."""
         names = next(iter(self.ends.values())).names if self.ends else ()
@@ -102,6 +112,7 @@ class Collector:
         self._journal = journal
         self._open: dict[int, Entry] = {}
         self._ballots: defaultdict[tuple[int, int], dict[int, Ballot]] = defaultdict(dict)
+        self._polled: dict[int, int] = {}
 
     def __len__(self) -> int:
         """How many recordings are open."""
@@ -114,7 +125,26 @@ class Collector:
     def orders(self) -> list[Order]:
         """Return what workers are told of the open recordings, those of higher priority first."""
         entries = sorted(self._open.values(), key=lambda entry: -entry.recording.priority)
-        return [entry.order for entry in entries]
+        return [replace(entry.order, done=entry.done) for entry in entries]
+
+    def unpolled(self) -> list[Order]:
+        """Return what workers are told of those open recordings whose language is not all voted on."""
+        counted = Counter(number for (number, _), ballots in self._ballots.items() for _ in ballots)
+        return [
+            order
+            for order in self.orders()
+            if order.language is None and counted[order.number] != self._polled.get(order.number)
+        ]
+
+    def lost(self, reason: str) -> Iterator[RecordingResult]:
+        """Give up the recordings that are open still, and yield each as failed at the first chunk that is missing."""
+        for entry in self.entries():
+            place = 0.0
+            for index in count():
+                if (0, index) not in entry.heard:
+                    break
+                place = entry.heard[0, index].stop_seconds
+            yield self._failed(entry, Broken(entry.order.number, Failure(ClusterError.__name__, reason, place)))
 
     def open(self, entry: Entry) -> None:
         """Take a recording that is to be done."""
@@ -162,10 +192,6 @@ class Collector:
             if key.startswith(_CHUNK):
                 _, part, index = _KEY.unpack(key)
                 entry.heard[part, index] = from_json(kept, number, part, index)
-        done: defaultdict[int, set[int]] = defaultdict(set)
-        for part, index in entry.heard:
-            done[part].add(index)
-        entry.order = replace(entry.order, done={part: frozenset(indices) for part, indices in done.items()})
         return None
 
     def elect(self) -> None:
@@ -180,6 +206,7 @@ class Collector:
             entry.votes[part] = share
             entry.order = replace(entry.order, elected={**entry.order.elected, part: winner})
         self._ballots.clear()
+        self._polled.clear()
 
     def take(self, message: Any) -> RecordingResult | None:
         """Take what a stage tells, and return what became of the recording if that is known now."""
@@ -190,6 +217,8 @@ class Collector:
             return self._failed(entry, message)
         if isinstance(message, Ballot):
             self._ballots[message.number, message.part][message.index] = message
+        elif isinstance(message, Polled):
+            self._polled[message.number] = message.ballots
         elif isinstance(message, Content):
             self._keep_content(entry, message)
         elif isinstance(message, Heard):

@@ -20,7 +20,7 @@ from engine_bridge import transcribe, transcribe_channels
 from engine_bridge.batch.recording import Recording as Entry
 from engine_bridge.batch.working import complete_settings
 from engine_bridge.cluster_engines import ENGINE_ATTEMPTS, Asked, Recogniser, Voter, agree
-from engine_bridge.cluster_messages import Heard, Piece, as_json, from_json, packed, rows_of, unpacked
+from engine_bridge.cluster_messages import Heard, Order, Piece, as_json, from_json, packed, rows_of, unpacked
 from engine_bridge.cluster_reading import read_contents, read_pieces, read_voters
 from engine_bridge.errors import ClusterError, EngineDeadError, EngineError, UnsupportedOptionError
 from engine_bridge.journal import Journal
@@ -56,13 +56,17 @@ def engines(monkeypatch):
 
 @pytest.fixture
 def run(monkeypatch, engines):
-    """Run a job as Ray would, but in this process; what is sent to engines is told."""
+    """Run a job as Ray would, but in this process; what is sent to engines is told.
+
+    A batch with something deadly in it ends its process again and again, and is left out, as Ray leaves it out.
+    """
     sent = []
 
     def rows_here(ray, orders, run):
         read = {"contents": read_contents, "votes": read_voters, "pieces": read_pieces}[run.stage]
         arguments = () if run.stage == "contents" else (run.cut,)
-        rows = chain.from_iterable(read(packed(order), *arguments) for order in orders)
+        living = (order for order in orders if not results.deadly(order))
+        rows = chain.from_iterable(read(packed(order), *arguments) for order in living)
         messages = (unpacked(row) for row in rows)
         if run.stage == "contents":
             yield rows_of(messages)
@@ -70,7 +74,9 @@ def run(monkeypatch, engines):
         spec, options = run.engines.spec, run.contract.options
         named = {"per_chunk_language": run.per_chunk_language}
         station = Voter(spec, {}) if run.stage == "votes" else Recogniser(spec, {}, options, **named)
-        while batch := list(islice(messages, BATCH)):
+        while batch := list(islice(messages, 1 if run.alone else BATCH)):
+            if any(results.deadly(message) for message in batch):
+                continue
             sent.extend(message for message in batch if isinstance(message, Piece))
             yield station(rows_of(batch))
 
@@ -86,6 +92,7 @@ def run(monkeypatch, engines):
             return {result.recording.id: result for result in each}
 
     results.sent = sent
+    results.deadly = lambda message: False
     return results
 
 
@@ -329,6 +336,49 @@ class TestFaults:
         with pytest.raises(EngineDeadError, match="it is gone"):
             run([Entry("talk", Recording().phrases(3).source)])
         assert len(opened) == 1 + ENGINE_ATTEMPTS
+
+    def test_a_chunk_that_ends_each_process_fails_its_recording_alone(self, engines, run, tmp_path):
+        engines()
+        sources = {name: Recording().phrases(60 + len(name)).source for name in ("before", "deadly one", "after")}
+        run.deadly = lambda message: isinstance(message, Piece) and (message.number, message.chunk.index) == (1, 2)
+        with Journal(tmp_path / "journal.sqlite") as journal:
+            results = run([Entry(name, source) for name, source in sources.items()], journal=journal)
+            failure = results.pop("deadly one").failure
+            assert (failure.kind, failure.reason) == ("ClusterError", cluster.LOST)
+            assert 30 < failure.place < 60
+            for name, result in results.items():
+                assert transcript_of(result).text == locally(sources[name]).text
+            assert len({(piece.number, piece.chunk.index) for piece in run.sent}) == len(run.sent)
+            run.deadly = lambda message: False
+            again = run([Entry("deadly one", sources["deadly one"])], journal=journal)
+            assert again["deadly one"].failure is None
+            assert len(run.sent) == 1
+
+    def test_a_recording_that_ends_each_process_that_reads_it_fails_alone(self, engines, run):
+        engines()
+        source = Recording().phrases(3).source
+        run.deadly = lambda message: isinstance(message, Order) and message.number == 0
+        results = run([Entry("deadly", source), Entry("other", source)])
+        assert results["deadly"].failure.reason == cluster.LOST
+        assert results["other"].failure is None
+
+    def test_votes_that_were_lost_with_those_of_another_are_asked_for_again(self, engines, run):
+        languages = {"capabilities": MULTILINGUAL, "language_script": lambda samples: (("fr", 0.9), ("en", 0.1))}
+        engines(**languages)
+        source = Recording().phrases(60).source
+        run.deadly = lambda message: isinstance(message, Piece) and message.number == 1
+        results = run([Entry("before", source), Entry("deadly", source), Entry("after", source)])
+        assert results["deadly"].failure.reason == cluster.LOST
+        expected = locally(source, **languages)
+        for name in ("before", "after"):
+            assert transcript_of(results[name]).text == expected.text
+            assert results[name].transcript.language_probability == pytest.approx(expected.language_probability)
+
+    def test_what_nobody_foresaw_stops_the_job_and_is_told(self, engines, run, monkeypatch):
+        engines()
+        monkeypatch.setattr(Recogniser, "_heard", lambda *_: [][0])
+        with pytest.raises(ClusterError, match=r"IndexError: list index out of range"):
+            run([Entry("talk", Recording().phrases(3).source)])
 
     def test_recordings_of_higher_priority_are_read_first(self, engines, run):
         engines()

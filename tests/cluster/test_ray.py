@@ -14,7 +14,9 @@ import pytest
 
 from engine_bridge import render
 from engine_bridge.batch.recording import Recording
-from engine_bridge.cluster import transcribe_on_ray
+from engine_bridge.cluster import LOST, transcribe_on_ray
+from engine_bridge.cluster_engines import Recogniser
+from engine_bridge.cluster_messages import Piece, messages_of
 from engine_bridge.errors import ClusterError, ModelNotFoundError
 from engine_bridge.journal import Journal
 from tests.recordings import ENCODINGS, RATE, ROOT, SAMPLES, encode, model_problem, reading, silence, write_wav
@@ -219,6 +221,24 @@ def test_a_killed_node_loses_nothing(nodes, entries, expected):
         first = next(results)
         assert accident.hit, "the job was done before the node could be killed"
         assert_same([first, *results], expected)
+
+
+def test_a_chunk_that_kills_every_engine_fails_its_recording_alone(nodes, entries, expected, monkeypatch):
+    doomed = next(index for index, entry in enumerate(entries) if entry.id == "short-03.wav")
+
+    class Killed(Recogniser):
+        def __call__(self, batch):
+            if any(isinstance(message, Piece) and message.number == doomed for message in messages_of(batch)):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().__call__(batch)
+
+    monkeypatch.setattr("engine_bridge.cluster_ray.Recogniser", Killed)
+    with job(nodes, entries) as results:
+        found = list(results)
+    (failed,) = (result for result in found if result.recording.id == "short-03.wav")
+    assert (failed.failure.kind, failed.failure.reason) == ("ClusterError", LOST)
+    found.remove(failed)
+    assert_same(found, {name: text for name, text in expected.items() if name != "short-03.wav"})
 
 
 def test_a_job_that_is_left_goes_on_where_it_was(nodes, entries, expected, tmp_path):
