@@ -6,26 +6,19 @@ and where a pause is too short to count as silence.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from audio.chunk import Chunk
 from audio.energy import FADE_FRAMES, FRAMES_PER_SECOND, ONSET_FRAMES
-from audio.positions import seconds_from_samples
 from engine_bridge.engines.protocol import ClipSegment, ClipWord
+from engine_bridge.frame_levels import FRAME_SECONDS, Levels
 from engine_bridge.sentences import CLAUSE_ENDS, SENTENCE_ENDS
 
 Seconds = tuple[float, float]
 """A start and an end in seconds of the recording."""
-
-FRAME_SECONDS = 0.01
-"""Length of the frames whose level is looked at."""
-
-SILENCE_DB = -100.0
-"""The level of frames that hold nothing."""
 
 LEAST_RISE_DB = 6.0
 """Speech has to be this much louder than what is around it, or there is nothing to see."""
@@ -34,7 +27,9 @@ THRESHOLD = 0.5
 """Where between the quiet and the loud level, in decibels, a word counts as begun."""
 
 DEPTH_DB = 35.0
-"""What is this much below the speech is its echo, and no part of it."""
+BRIGHT_DEPTH_DB = 20.0
+"""What is this much below the speech is its echo, and no part of it. Among high frequencies, where levels are read
+above music, less is: what is left of the music there fades through the rest."""
 
 PAUSE_SECONDS = 0.06
 LONGEST_CLOSURE = 0.15
@@ -42,6 +37,11 @@ LONGEST_CLOSURE = 0.15
 closure of a "t" or "k", unless the next word follows on it."""
 
 _PAUSE_FRAMES = round(PAUSE_SECONDS / FRAME_SECONDS)
+
+LONGEST_CLICK = 0.08
+"""Sound that lasts no longer, with a pause behind it, is a note's onset or a tap: no word is over so soon."""
+
+_CLICK_FRAMES = round(LONGEST_CLICK / FRAME_SECONDS)
 
 FADED_ONSET = 0.3
 """How far before a word's first loud sound its soft onset is looked for, behind a dip that is too short for a pause."""
@@ -90,60 +90,6 @@ def usual_length(text: str) -> float:
     return TYPICAL_WORD + TYPICAL_CHARACTER * len(text.strip())
 
 
-@dataclass(frozen=True)
-class Levels:
-    """How loud a chunk is from frame to frame.
-
-    Attributes
-    ----------
-    decibels : ndarray, shape (frames,), float32
-        The level of each 10 ms in dBFS, smoothed over three of them.
-    start : float
-        Where the first frame begins, in seconds of the recording.
-
-    """
-
-    decibels: NDArray[np.float32]
-    start: float
-
-    @classmethod
-    def of(cls, chunk: Chunk) -> "Levels":
-        """Measure a chunk."""
-        hop = max(round(FRAME_SECONDS * chunk.sample_rate), 1)
-        power = np.full(-(-(chunk.stop - chunk.start) // hop), np.nan, np.float32)
-        passed = 0
-        for start, stop in chunk.kept:
-            samples = chunk.samples[passed : passed + stop - start]
-            passed += stop - start
-            frames = samples[: len(samples) // hop * hop].reshape(-1, hop)
-            first = (start - chunk.start) // hop
-            power[first : first + len(frames)] = np.einsum("ij,ij->i", frames, frames)[: len(power) - first] / hop
-        # As quiet as the quietest of what was kept: a silence of other depth would shift what counts as loud.
-        unknown = np.isnan(power)
-        power[unknown] = 0.0 if unknown.all() else np.percentile(power[~unknown], 10)
-        padded = np.concatenate([power[:1], power, power[-1:]])
-        smooth = (padded[:-2] + padded[1:-1] + padded[2:]) / 3
-        decibels = 10 * np.log10(smooth + np.float32(10 ** (SILENCE_DB / 10)))
-        return cls(decibels.astype(np.float32), seconds_from_samples(chunk.start, chunk.sample_rate))
-
-    @property
-    def end(self) -> float:
-        """Where the last frame ends, in seconds of the recording."""
-        return self.start + len(self.decibels) * FRAME_SECONDS
-
-    def frame(self, seconds: float) -> int:
-        """Return the frame at a time, within the chunk."""
-        return min(max(round((seconds - self.start) / FRAME_SECONDS), 0), len(self.decibels))
-
-    def time(self, frame: int) -> float:
-        """Return where a frame begins, in seconds of the recording."""
-        return self.start + frame * FRAME_SECONDS
-
-    def between(self, start: float, end: float) -> NDArray[np.float32]:
-        """Return the levels of a span of time."""
-        return self.decibels[self.frame(start) : self.frame(end)]
-
-
 def speech_edges(speech: Sequence[Seconds], levels: Levels) -> list[Seconds]:
     """Return stretches of speech without what the detector adds around them, and with what it leaves out.
 
@@ -168,11 +114,14 @@ def speech_edges(speech: Sequence[Seconds], levels: Levels) -> list[Seconds]:
             found.append((start, end))
             continue
         level = float(np.percentile(loud, 75))
-        echo = level - DEPTH_DB
+        echo = level - (BRIGHT_DEPTH_DB if levels.bright else DEPTH_DB)
         before = _rise(levels.between(start - AROUND_SECONDS, core[0]), echo)
         behind = _rise(levels.between(core[1], end + AROUND_SECONDS), echo)
         # In even sound, with nothing quieter around it, there is no edge to be seen.
         first = _walk(levels, core[0], earliest, core[1], before) if before < level else core[0]
+        if before < level:
+            stop = levels.frame(core[1])
+            first = levels.time(_past_click(levels.frame(first), stop, levels.decibels < before))
         last = _walk(levels, core[1], latest, first, behind) if behind < level else core[1]
         found.append((first, last) if last - first >= LEAST_SOUND * (core[1] - core[0]) else core)
     return found
@@ -299,10 +248,11 @@ def _start_near(word: ClipWord, earliest: float, spoken: float, levels: Levels) 
     quiet = levels.decibels < threshold
     # Where the next word was placed on its heels, its own sound lies before both.
     squeezed = word.end - word.start < LEAST_SOUND * usual
+    latest = levels.frame(max(word.start + EARLIEST_SECONDS, word.end))
     reach = levels.frame(max(word.start - (usual if squeezed else REACH_SECONDS), earliest))
     if quiet[inside] and not squeezed:
-        loud = np.flatnonzero(~quiet[inside : levels.frame(max(word.start + EARLIEST_SECONDS, word.end))])
-        return levels.time(inside + int(loud[0])) if len(loud) else word.start
+        loud = np.flatnonzero(~quiet[inside:latest])
+        return levels.time(_past_click(inside + int(loud[0]), latest, quiet)) if len(loud) else word.start
     while squeezed and inside > reach and quiet[inside]:
         inside -= 1
     run = 0
@@ -310,8 +260,23 @@ def _start_near(word: ClipWord, earliest: float, spoken: float, levels: Levels) 
         run = run + 1 if quiet[frame] else 0
         closure = levels.time(frame) > max(spoken + LEAST_APART, word.start - FADED_ONSET)
         if run * FRAME_SECONDS >= (LONGEST_CLOSURE if closure else PAUSE_SECONDS):
-            return levels.time(frame + run)
-    return word.start
+            return levels.time(_past_click(frame + run, latest, quiet))
+    sounding = np.flatnonzero(~quiet[levels.frame(word.start) : inside + 1])
+    if squeezed or not len(sounding):
+        return word.start
+    first = levels.frame(word.start) + int(sounding[0])
+    past = _past_click(first, latest, quiet)
+    return levels.time(past) if past > first else word.start
+
+
+def _past_click(frame: int, latest: int, quiet: NDArray[np.bool_]) -> int:
+    """Return where sound begins, or begins again if it is as short as a click and alone: a note's onset, or a tap."""
+    while True:
+        ended = np.flatnonzero(quiet[frame : frame + _CLICK_FRAMES + 1])
+        behind = np.flatnonzero(~quiet[frame + int(ended[0]) : latest]) if len(ended) else ended
+        if not len(behind) or behind[0] * FRAME_SECONDS < LONGEST_CLOSURE:
+            return frame
+        frame += int(ended[0]) + int(behind[0])
 
 
 def _end_near(word: ClipWord, next_start: float, levels: Levels) -> float:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from audio.chunk import Chunk
 from engine_bridge.coverage import covered_seconds
 from engine_bridge.dips import fitted_speech, voiced_seconds
-from engine_bridge.edges import Levels, Seconds, settle_edges, speech_edges
+from engine_bridge.edges import Seconds, settle_edges, speech_edges
 from engine_bridge.engines.protocol import ClipResult, DecodingOptions
+from engine_bridge.frame_levels import Levels
 from engine_bridge.joining import join_texts
 from engine_bridge.spread import estimated_segments
 from engine_bridge.stitch import place, segments_of, speech_seconds

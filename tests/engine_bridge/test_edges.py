@@ -1,13 +1,15 @@
 """Words and speech begin and end where the sound does."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from audio.chunk import Chunk
-from engine_bridge.edges import FADE_SECONDS, ONSET_SECONDS, Levels, settle_edges, speech_edges
+from engine_bridge.edges import FADE_SECONDS, ONSET_SECONDS, settle_edges, speech_edges
 from engine_bridge.engines.protocol import ClipSegment, ClipWord
+from engine_bridge.frame_levels import Levels
 from engine_bridge.testing import clip_result
 
 RATE = 16_000
@@ -90,6 +92,36 @@ def test_segments_without_words_are_left_alone():
 def test_silence_that_was_left_out_counts_as_silence():
     recording = chunk((1.0, 2.0), (8.0, 9.0), kept=[(0.0, 2.5), (7.5, 10.0)], bed=0.01)
     assert_near(settled(recording, (1.0, 8.2, "before."), (8.2, 9.0, "after")), [(1.0, 2.0), (8.0, 9.0)])
+
+
+def over_chords(recording, level=0.1, every=0.5):
+    """The chunk with low notes under it, struck anew in turn, each with the click of its onset."""
+    time = np.arange(len(recording.samples)) / RATE
+    notes = sum(np.sin(2 * np.pi * hertz * time) for hertz in (110, 165, 220, 330)) * np.exp(-2 * (time % every))
+    return replace(recording, samples=(recording.samples + level * notes).astype(np.float32))
+
+
+class TestOverMusic:
+    def test_words_begin_and_end_where_they_sound_and_not_where_notes_do(self):
+        recording = over_chords(chunk((1.3, 2.2), (4.8, 5.7)))
+        words = settled(recording, (1.05, 4.2, "before."), (4.2, 5.7, "after."))
+        assert_near(words, [(1.3, 2.2), (4.8, 5.7)])
+
+    def test_a_stretch_begins_behind_the_note_that_it_was_taken_to_begin_with(self):
+        recording = over_chords(chunk((1.3, 2.2)))
+        (edges,) = speech_edges([(OFFSET + 1.0 - ONSET_SECONDS, OFFSET + 2.4 + FADE_SECONDS)], Levels.of(recording))
+        assert_near(edges, (OFFSET + 1.3, OFFSET + 2.2))
+
+    def test_high_frequencies_are_listened_to_there_alone(self):
+        speech = chunk((1.0, 2.0), (4.0, 5.0), bed=0.01)
+        assert Levels.of(over_chords(speech)).bright
+        assert not Levels.of(speech).bright
+        assert not Levels.of(chunk()).bright
+
+
+def test_a_tap_before_a_word_is_no_part_of_it():
+    recording = chunk((1.0, 2.0), (3.5, 3.55), (4.0, 5.0), bed=0.005)
+    assert_near(settled(recording, (1.0, 2.6, "before."), (3.3, 5.0, "after")), [(1.0, 2.0), (4.0, 5.0)])
 
 
 class TestStretches:
