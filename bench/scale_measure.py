@@ -22,10 +22,11 @@ from audio.stream import open_stream
 from engine_bridge import render
 from engine_bridge.batch.recording import Recording
 from engine_bridge.batch.working import complete_settings
-from engine_bridge.cluster_engines import Asked, Recogniser, agree
-from engine_bridge.cluster_messages import MESSAGE, Cut, Order, Piece, messages_of, packed, rows_of
-from engine_bridge.cluster_reading import pieces
-from engine_bridge.cluster_results import Collector, Entry
+from engine_bridge.cluster.engines import Asked, Recogniser, agree
+from engine_bridge.cluster.messages import Cut, Order, Piece
+from engine_bridge.cluster.reading import pieces
+from engine_bridge.cluster.results import Collector, Entry
+from engine_bridge.cluster.rows import MESSAGE, messages_of, packed, rows_of
 from engine_bridge.cutting import FILLED, KEPT_SILENCE_SECONDS
 from engine_bridge.journal import Journal
 from engine_bridge.preparation import content_hash

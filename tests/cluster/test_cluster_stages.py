@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import soundfile
 
-import engine_bridge.cluster as cluster
-import engine_bridge.cluster_engines as cluster_engines
-import engine_bridge.cluster_ray as cluster_ray
+import engine_bridge.cluster.engines as cluster_engines
+import engine_bridge.cluster.job as cluster
+import engine_bridge.cluster.on_ray as cluster_ray
 import engine_bridge.cutting as cutting
 from audio.chunk import Chunk
 from audio.isolation import Isolation
@@ -19,9 +19,10 @@ from audio.limits import DecodeLimits
 from engine_bridge import transcribe, transcribe_channels
 from engine_bridge.batch.recording import Recording as Entry
 from engine_bridge.batch.working import complete_settings
-from engine_bridge.cluster_engines import ENGINE_ATTEMPTS, Asked, Recogniser, Voter, agree
-from engine_bridge.cluster_messages import Heard, Order, Piece, as_json, from_json, packed, rows_of, unpacked
-from engine_bridge.cluster_reading import read_contents, read_pieces, read_voters
+from engine_bridge.cluster.engines import ENGINE_ATTEMPTS, Asked, Recogniser, Voter, agree
+from engine_bridge.cluster.messages import Heard, Order, Piece
+from engine_bridge.cluster.reading import read_contents, read_pieces, read_voters
+from engine_bridge.cluster.rows import as_json, from_json, packed, rows_of, unpacked
 from engine_bridge.errors import ClusterError, EngineDeadError, EngineError, UnsupportedOptionError
 from engine_bridge.journal import Journal
 from engine_bridge.recognition import Outcome

@@ -14,9 +14,11 @@ import pytest
 
 from engine_bridge import render
 from engine_bridge.batch.recording import Recording
-from engine_bridge.cluster import LOST, transcribe_on_ray
-from engine_bridge.cluster_engines import Recogniser
-from engine_bridge.cluster_messages import Piece, messages_of
+from engine_bridge.cluster import transcribe_on_ray
+from engine_bridge.cluster.engines import Recogniser
+from engine_bridge.cluster.job import LOST
+from engine_bridge.cluster.messages import Piece
+from engine_bridge.cluster.rows import messages_of
 from engine_bridge.errors import ClusterError, ModelNotFoundError
 from engine_bridge.journal import Journal
 from tests.recordings import ENCODINGS, RATE, ROOT, SAMPLES, encode, model_problem, reading, silence, write_wav
@@ -232,7 +234,7 @@ def test_a_chunk_that_kills_every_engine_fails_its_recording_alone(nodes, entrie
                 os.kill(os.getpid(), signal.SIGKILL)
             return super().__call__(batch)
 
-    monkeypatch.setattr("engine_bridge.cluster_ray.Recogniser", Killed)
+    monkeypatch.setattr("engine_bridge.cluster.on_ray.Recogniser", Killed)
     with job(nodes, entries) as results:
         found = list(results)
     (failed,) = (result for result in found if result.recording.id == "short-03.wav")
@@ -295,7 +297,8 @@ def test_a_cluster_that_is_not_there_is_told():
 def test_no_samples_are_lost_between_machines():
     """What travels is what is decoded: see `packed`; 16-bit samples at full scale are their own edge."""
     from audio.chunk import Chunk
-    from engine_bridge.cluster_messages import Piece, packed, unpacked
+    from engine_bridge.cluster.messages import Piece
+    from engine_bridge.cluster.rows import packed, unpacked
 
     samples = np.array([-1.0, 1.0 - 2**-15, 0.0], np.float32)
     chunk = Chunk(0, 0, 3, RATE, samples, ((0, 3),))

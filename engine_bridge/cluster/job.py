@@ -1,15 +1,6 @@
-"""Many recordings on a cluster, by Ray Data.
+"""A job on a cluster, from the process that asked for it.
 
-The stages are those of one process. Workers decode and cut; actors that each open an engine recognise; the process that
-asked keeps the journal, joins what was cut, and yields each recording as its last chunk comes::
-
-    recordings -> read and cut (tasks) -> recognise (actors) -> join (here)
-
-Scheduling, transport, back-pressure and what to do when a process or a machine is lost are Ray's. Its workers need this
-package, the model, and the recordings at the same paths or addresses; the journal needs only the process that asked.
-
-Where times come from words the outcome is that of one process. Engines that time no words are held to the usual pace of
-speech in place of each recording's own, for chunks of one recording do not wait for each other across machines.
+It keeps the journal, and joins and yields each recording as its last chunk comes.
 """
 
 import os
@@ -29,10 +20,11 @@ from engine_bridge.batch.recording import Recording
 from engine_bridge.batch.remote import is_address
 from engine_bridge.batch.results import Failure, JobProgress, RecordingResult
 from engine_bridge.batch.working import complete_settings, settings_of
-from engine_bridge.cluster_engines import Asked
-from engine_bridge.cluster_messages import Content, Cut, Heard, Order, Stopped, messages_of
-from engine_bridge.cluster_ray import Engines, Pass, Stage, agreed, connected, placed, rows_in_cluster, translated
-from engine_bridge.cluster_results import Collector, Entry
+from engine_bridge.cluster.engines import Asked
+from engine_bridge.cluster.messages import Content, Cut, Heard, Order, Stopped
+from engine_bridge.cluster.on_ray import Engines, Pass, Stage, agreed, connected, placed, rows_in_cluster, translated
+from engine_bridge.cluster.results import Collector, Entry
+from engine_bridge.cluster.rows import messages_of
 from engine_bridge.cutting import FILLED
 from engine_bridge.engines.open import DEFAULT_SPEC
 from engine_bridge.engines.options import check_options

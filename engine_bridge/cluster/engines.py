@@ -16,17 +16,8 @@ from engine_bridge.asking import decoding_options
 from engine_bridge.batch.fingerprints import engine_identity, package_version
 from engine_bridge.batch.results import Failure
 from engine_bridge.batch.retrying import RetryingEngine
-from engine_bridge.cluster_messages import (
-    Ballot,
-    Broken,
-    Contract,
-    Heard,
-    Message,
-    Piece,
-    messages_of,
-    rows_of,
-    stopped,
-)
+from engine_bridge.cluster.messages import Ballot, Broken, Contract, Heard, Message, Piece, stopped
+from engine_bridge.cluster.rows import messages_of, rows_of
 from engine_bridge.engines.open import open_engine
 from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
 from engine_bridge.errors import EngineBridgeError, EngineDeadError, EngineError

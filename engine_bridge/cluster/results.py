@@ -19,18 +19,8 @@ from engine_bridge.batch.recording import Recording
 from engine_bridge.batch.results import Failure, RecordingResult
 from engine_bridge.batch.working import renamed
 from engine_bridge.channels_apart import merged
-from engine_bridge.cluster_messages import (
-    Ballot,
-    Broken,
-    Content,
-    Contract,
-    End,
-    Heard,
-    Order,
-    Polled,
-    as_json,
-    from_json,
-)
+from engine_bridge.cluster.messages import Ballot, Broken, Content, Contract, End, Heard, Order, Polled
+from engine_bridge.cluster.rows import as_json, from_json
 from engine_bridge.errors import ClusterError
 from engine_bridge.journal import DONE, Journal
 from engine_bridge.language import elected

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from audio.errors import AudioError
 from engine_bridge.batch.fingerprints import package_version
-from engine_bridge.cluster_engines import Asked, Recogniser, Voter, agree
-from engine_bridge.cluster_messages import Contract, Cut, Order, packed
-from engine_bridge.cluster_reading import read_contents, read_pieces, read_voters
+from engine_bridge.cluster.engines import Asked, Recogniser, Voter, agree
+from engine_bridge.cluster.messages import Contract, Cut, Order
+from engine_bridge.cluster.reading import read_contents, read_pieces, read_voters
+from engine_bridge.cluster.rows import packed
 from engine_bridge.errors import ClusterError, EngineBridgeError, EngineUnavailableError
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def rows_of_pass(orders: list[Order], run: Pass) -> Iterator["pa.Table"]:
         rows = rows.flat_map(read, fn_args=(run.cut,), num_cpus=1, max_retries=RETRIES)
         rows = _with_engines(ray, rows, run)
     rows.context.target_max_block_size = BLOCK_BYTES
-    # A block that is lost again and again with the process at work on it is left out: see `cluster._Job`.
+    # A block that is lost again and again with the process at work on it is left out: see `job._Job`.
     rows.context.max_errored_blocks = -1
     rows.context.enable_progress_bars = False
     rows.context.print_on_execution_start = False

@@ -21,20 +21,8 @@ from engine_bridge.batch.remote import opened
 from engine_bridge.batch.results import Failure
 from engine_bridge.batch.working import EACH, lasts
 from engine_bridge.channels_apart import SAME_SOUND, channels_of
-from engine_bridge.cluster_messages import (
-    Broken,
-    Content,
-    Cut,
-    End,
-    Heard,
-    Message,
-    Order,
-    Piece,
-    Polled,
-    packed,
-    stopped,
-    unpacked,
-)
+from engine_bridge.cluster.messages import Broken, Content, Cut, End, Heard, Message, Order, Piece, Polled, stopped
+from engine_bridge.cluster.rows import packed, unpacked
 from engine_bridge.cutting import cut_stream
 from engine_bridge.errors import EngineBridgeError
 from engine_bridge.language import CANDIDATES, most_audible
