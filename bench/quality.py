@@ -9,8 +9,8 @@ it could not time words, so that all times are estimated. `auricle-silero` finds
 `auricle[silero]` is installed.
 faster-whisper is measured where it is installed: `pip install faster-whisper`. Without arguments: the samples.
 
-With `--all` it goes on to where the chunks are cut (`bench.cuts`) and, where pocketsphinx is installed, to the times of
-words (`bench.word_times`).
+With `--all` it goes on to where the chunks are cut (`bench.cuts`), to whether times drift in three hours
+(`bench.drift`) and, where pocketsphinx is installed, to the times of words (`bench.word_times`).
 """
 
 import argparse
@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from audio import DetectorName, load_audio
-from bench import cuts, word_times
+from bench import cuts, drift, word_times
 from bench.recordings import load
 from bench.wer import word_errors
 from engine_bridge import open_engine, transcribe
@@ -210,7 +210,7 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--model", default="tiny.en")
     parser.add_argument("--json", type=Path, help="append one JSON line a row to this file")
-    parser.add_argument("--all", action="store_true", help="cuts and the times of words as well")
+    parser.add_argument("--all", action="store_true", help="cuts, drift and the times of words as well")
     arguments = parser.parse_args()
     keep_large_blocks()
     methods = arguments.methods.split(",")
@@ -246,16 +246,18 @@ def main() -> None:
         if errors:
             print(f"| mean of {len(errors)} | {method} | | | {mean(errors):.2f} | | | | | | |")
     if arguments.all:
-        rest(recordings(arguments.places))
+        rest(recordings(arguments.places), arguments.model)
 
 
-def rest(paths: Sequence[Path]) -> None:
-    """Print where recordings with known speech are cut, and how well their words are timed."""
+def rest(paths: Sequence[Path], model: str) -> None:
+    """Print where recordings with known speech are cut, whether times drift, and how well words are timed."""
     described = [path for path in paths if path.with_suffix(".json").exists()]
     print("\nCuts\n")
     given = [load(path) for path in described]
     cuts.compare({"given": given})
     cuts.speed(given, hours=3.1)
+    print("\nDrift\n")
+    drift.compare(next(recording for recording in given if recording.texts), hours=3.0, model=model)
     if find_spec("pocketsphinx") is None:
         print("pocketsphinx is not installed here: the times of words are not measured (pip install pocketsphinx)")
         return
