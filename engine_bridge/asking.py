@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 
-from engine_bridge.engines.protocol import DecodingOptions, Engine, EngineCapabilities
+from engine_bridge.engines.protocol import WIDE_BEAM, DecodingOptions, Engine, EngineCapabilities
 from engine_bridge.errors import UnsupportedOptionError
 from engine_bridge.prompts import compose_prompt
-
-DOUBT_BEAM = 5
-"""Beam size where a greedy text is improbable: OpenAI's and its descendants' default."""
 
 
 def decoding_options(
@@ -68,7 +65,7 @@ def beam_sizes(can: EngineCapabilities, asked: int | None, temperature: float = 
     """
     if asked is not None:
         return asked, 1
-    return 1, DOUBT_BEAM if can.beam_search and temperature == 0 else 1
+    return 1, WIDE_BEAM if can.beam_search and temperature == 0 else 1
 
 
 def check_languages(spec: str, language: str | None, *, detects: bool) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from audio.chunk import Chunk
-from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
+from engine_bridge.engines.protocol import WIDE_BEAM, DecodingOptions, Engine, LanguageProbabilities
 from engine_bridge.judgement import Attempt, judge
 from engine_bridge.language import spoken_language
 from engine_bridge.levels import level_speech
@@ -23,9 +23,6 @@ from engine_bridge.untimed import complete
 
 Waiting = Generator[Sequence["Future[Any]"], list[Any], "Outcome"]
 """A recognition under way: yields what it waits for, receives the results, returns the outcome."""
-
-RETRY_BEAM = 5
-"""Beam size of second attempts, as OpenAI's and its descendants' default."""
 
 RETRY_TEMPERATURE = 0.4
 """Temperature of the last attempt, which breaks loops that the likeliest text falls into."""
@@ -114,10 +111,10 @@ def _overlaps(segment: Segment, others: Sequence[Segment]) -> bool:
 
 def _ladder(engine: Engine, options: DecodingOptions) -> list[DecodingOptions]:
     rungs, later = [options], replace(options, doubt_beam_size=1, prompt=None)
-    if engine.capabilities.beam_search and options.beam_size < RETRY_BEAM and options.temperature == 0:
-        rungs.append(replace(later, beam_size=RETRY_BEAM))
+    if engine.capabilities.beam_search and options.beam_size < WIDE_BEAM and options.temperature == 0:
+        rungs.append(replace(later, beam_size=WIDE_BEAM))
     if options.temperature == 0 and _writes_both(engine, options):
-        beam = max(RETRY_BEAM, options.beam_size) if engine.capabilities.beam_search else 1
+        beam = max(WIDE_BEAM, options.beam_size) if engine.capabilities.beam_search else 1
         rungs.append(replace(later, beam_size=beam, timestamps="both"))
     rungs.append(replace(later, beam_size=1, temperature=max(options.temperature, RETRY_TEMPERATURE)))
     return rungs
@@ -127,7 +124,7 @@ def _again(engine: Engine, options: DecodingOptions) -> DecodingOptions:
     """Return how speech without text is asked for again."""
     again = replace(options, doubt_beam_size=1, prompt=None, temperature=0.0)
     if engine.capabilities.beam_search:
-        again = replace(again, beam_size=max(RETRY_BEAM, options.beam_size))
+        again = replace(again, beam_size=max(WIDE_BEAM, options.beam_size))
     return replace(again, timestamps="both") if _writes_both(engine, options) else again
 
 

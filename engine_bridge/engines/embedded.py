@@ -20,6 +20,7 @@ from engine_bridge.engines.encoding import Intake, encoded_chunks
 from engine_bridge.engines.model_files import DEFAULT_MODEL, locate_model
 from engine_bridge.engines.options import check_options
 from engine_bridge.engines.protocol import (
+    WIDE_BEAM,
     ClipResult,
     DecodingOptions,
     EngineCapabilities,
@@ -39,9 +40,6 @@ encoder on a CPU does not (see bench/)."""
 
 DUMMY_TOKENS = 16
 """Length of the text that is decoded to measure memory."""
-
-DUMMY_BEAM = 5
-"""Beam size for measuring memory: that of second attempts."""
 
 _CLIP_BYTES = 150 << 20
 _CLIP_SHARE = 0.5
@@ -274,7 +272,7 @@ class EmbeddedEngine:
         self._model.generate(
             self._storage.from_array(encoded),
             [self._tokens.prompt("en", DecodingOptions(language="en"))] * clips,
-            beam_size=DUMMY_BEAM,
+            beam_size=WIDE_BEAM,
             max_length=DUMMY_TOKENS,
         )
 

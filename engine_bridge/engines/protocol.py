@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 TRANSCRIBE = "transcribe"
 TRANSLATE = "translate"
 
+WIDE_BEAM = 5
+"""Beam size of a wider search, where one greedy search is in doubt or has failed: OpenAI's default, and that of the
+programs made after it."""
+
 LanguageProbabilities = tuple[tuple[str, float], ...]
 """ISO 639-1 codes with their probabilities, the likeliest first."""
 
