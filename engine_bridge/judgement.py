@@ -26,8 +26,11 @@ SILENT_LOG_PROBABILITY = -1.0
 probability to the text: OpenAI Whisper's defaults."""
 
 FAILED_LOG_PROBABILITY = -1.0
-"""Text of less mean log probability counts as invented: OpenAI Whisper's threshold for a decoding that failed. Each
-word is probable once the first is taken, in the thanks for watching that music alone gives, but not the first."""
+"""Text of less mean log probability is improbable: OpenAI Whisper's threshold for a decoding that failed. Each word is
+probable once the first is taken, in the thanks for watching that music alone gives, but not the first."""
+
+DOUBTED = "doubted by the engine"
+"""The fault of a text that its engine takes for a guess."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,21 @@ class Attempt:
     def text(self) -> str:
         """The whole text."""
         return join_texts(segment.text for segment in self.segments)
+
+    @property
+    def is_improbable(self) -> bool:
+        """Whether the engine finds the text improbable.
+
+        That is no fault of a first attempt: speech that begins or ends within a word is improbable, and speech all the
+        same. Where the first attempt heard nothing to believe, text that is improbable too is invented.
+        """
+        return bool(self.segments) and self.log_probability < FAILED_LOG_PROBABILITY
+
+    @property
+    def log_probability(self) -> float:
+        """Mean log probability of the text's tokens; 0 where the engine tells none."""
+        known = None if self.result is None else self.result.average_log_probability
+        return 0.0 if known is None else known
 
 
 def judge(chunk: Chunk, result: ClipResult, options: DecodingOptions) -> Attempt:
@@ -81,16 +99,13 @@ def judge(chunk: Chunk, result: ClipResult, options: DecodingOptions) -> Attempt
     text = " ".join(segment.text for segment in segments)
     spoken = sum(end - start for start, end in speech)
     fault = why_suspect(text, spoken, options.prompt)
-    if fault is None and _is_doubted(result, segments, speech, spoken):
-        fault = "doubted by the engine"
+    if fault is None and _is_doubted(segments, speech, spoken):
+        fault = DOUBTED
     return Attempt(segments, fault, result)
 
 
-def _is_doubted(result: ClipResult, segments: Sequence[Segment], speech: Sequence[Seconds], spoken: float) -> bool:
+def _is_doubted(segments: Sequence[Segment], speech: Sequence[Seconds], spoken: float) -> bool:
     """Tell whether the engine itself takes its text for a guess."""
-    probability = result.average_log_probability
-    if segments and probability is not None and probability < FAILED_LOG_PROBABILITY:
-        return True
     confidence = mean_confidence(segments)
     if confidence is None or confidence >= DOUBTED_CONFIDENCE:
         return False

@@ -11,7 +11,7 @@ from typing import Any
 
 from audio.chunk import Chunk
 from engine_bridge.engines.protocol import WIDE_BEAM, DecodingOptions, Engine, LanguageProbabilities
-from engine_bridge.judgement import Attempt, judge
+from engine_bridge.judgement import DOUBTED, Attempt, judge
 from engine_bridge.language import spoken_language
 from engine_bridge.levels import level_speech
 from engine_bridge.pace import Turn
@@ -78,16 +78,7 @@ def recognise(
     if language is not None:
         spoken, *heard = yield [language] if own_language is None else [language, own_language]
         options = replace(options, language=spoken_language(heard[0], spoken) if heard else spoken)
-    attempts = 0
-    best = Attempt()
-    for rung in _ladder(engine, options):
-        attempts += 1
-        (result,) = yield [engine.submit(level_speech(chunk), rung)]
-        attempt = judge(chunk, result, options)
-        if best.fault is not None or attempts == 1:
-            best = attempt
-        if best.fault is None:
-            break
+    best, attempts = yield from _attempted(chunk, engine, options)
     segments = [replace(segment, attempts=attempts, suspect=best.fault) for segment in best.segments]
     # Text that is not believed covers nothing, so that its speech is asked for again in shorter parts.
     trusted, suspects = (segments, []) if best.fault is None else ([], segments)
@@ -105,12 +96,37 @@ def recognise(
     return Outcome(tuple(sorted((*kept, *text), key=lambda segment: segment.start)), tuple(gaps))
 
 
+def _attempted(
+    chunk: Chunk, engine: Engine, options: DecodingOptions
+) -> Generator[Sequence["Future[Any]"], list[Any], tuple[Attempt, int]]:
+    """Ask for a chunk's text by the ladder, and return the one to keep with the number of attempts.
+
+    A first text that is merely improbable gives way to a likelier one, and is not sampled for. Where the first one has
+    a fault, another has to be probable as well, or it is a guess too.
+    """
+    (result,) = yield [engine.submit(level_speech(chunk), options)]
+    first = best = judge(chunk, result, options)
+    attempts = 1
+    for rung in _ladder(engine, options):
+        if best.fault is None and (not best.is_improbable or rung.temperature > 0):
+            break
+        (result,) = yield [engine.submit(level_speech(chunk), rung)]
+        attempts += 1
+        attempt = judge(chunk, result, options)
+        if first.fault is not None:
+            best = replace(attempt, fault=DOUBTED) if attempt.fault is None and attempt.is_improbable else attempt
+        elif attempt.fault is None and attempt.segments and attempt.log_probability > best.log_probability:
+            best = attempt
+    return best, attempts
+
+
 def _overlaps(segment: Segment, others: Sequence[Segment]) -> bool:
     return any(segment.start < other.end and other.start < segment.end for other in others)
 
 
 def _ladder(engine: Engine, options: DecodingOptions) -> list[DecodingOptions]:
-    rungs, later = [options], replace(options, doubt_beam_size=1, prompt=None)
+    """Return how a chunk is asked for again, one way after the other."""
+    rungs, later = [], replace(options, doubt_beam_size=1, prompt=None)
     if engine.capabilities.beam_search and options.beam_size < WIDE_BEAM and options.temperature == 0:
         rungs.append(replace(later, beam_size=WIDE_BEAM))
     if options.temperature == 0 and _writes_both(engine, options):

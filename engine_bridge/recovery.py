@@ -141,7 +141,7 @@ def _with_doubtful(part: Seconds, text: Sequence[Segment], unheard: float) -> Se
 
 def _holds(attempt: Attempt, spoken: Sequence[Seconds], *, needs_text: bool) -> bool:
     """Tell whether text of a second attempt is good enough for speech that the first one left without, or nearly so."""
-    if attempt.fault is not None:
+    if attempt.fault is not None or attempt.is_improbable:
         return False
     confidence = mean_confidence(attempt.segments)
     if confidence is not None and confidence < LEAST_CONFIDENCE:

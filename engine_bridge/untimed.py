@@ -145,9 +145,8 @@ def _shorter(chunk: Chunk, longest: float) -> list[Chunk]:
 
 def _believed(attempt: Attempt) -> Attempt:
     confidence = mean_confidence(attempt.segments)
-    if confidence is not None and confidence < LEAST_CONFIDENCE:
-        return Attempt()
-    return attempt
+    doubted = confidence is not None and confidence < LEAST_CONFIDENCE
+    return Attempt() if doubted or attempt.is_improbable else attempt
 
 
 def _better(whole: _Leaf, parts: Sequence[_Leaf]) -> list[_Leaf]:

@@ -315,15 +315,49 @@ class TestEnginesThatLoseText:
         assert transcript.segments == ()
         assert silently_lost(recording, transcript) == []
 
-    def test_text_that_the_model_finds_improbable_is_not_believed_whatever_its_words_confidence(self, engine_of):
+    def test_an_improbable_text_of_what_was_heard_at_once_is_believed_and_the_likeliest_taken(self, engine_of):
+        recording = Recording().phrases(5)
+        chances = {1: -1.7, 5: -1.2}
+
+        def garbled(samples, options):
+            words = listen(samples)
+            if options.beam_size == 1:
+                words = [(start, end, f"un{name}") for start, end, name in words]
+            chance = -1.4 if options.timestamps == "both" else chances[options.beam_size]
+            return clip_result(words, average_log_probability=chance)
+
+        engine = engine_of(garbled)
+        transcript = transcribe(recording.source, engine=engine)
+        assert heard(transcript) == recording.names
+        assert {(segment.suspect, segment.attempts) for segment in transcript.segments} == {(None, 3)}
+        assert not any(submission.options.temperature for submission in engine.submissions)
+
+    def test_an_improbable_text_is_not_believed_where_the_first_attempt_was_not(self, engine_of):
+        """As in music, of which the second attempt gives thanks for watching, each word but the first probable."""
         recording = Recording().phrases(5)
 
         def thanks(samples, options):
+            if is_first_request(options):
+                return clip_result([(0.0, 0.4, "thanks")], probability=0.3)
             return clip_result(listen(samples), probability=0.9, average_log_probability=-1.2)
 
         transcript = transcribe(recording.source, engine=engine_of(thanks))
         assert {segment.suspect for segment in transcript.segments} == {"doubted by the engine"}
         assert silently_lost(recording, transcript) == []
+        assert transcript.gaps != ()
+
+    @pytest.mark.parametrize("timed", [True, False])
+    def test_nor_where_the_first_attempt_heard_nothing(self, engine_of, timed):
+        recording = Recording().phrases(5)
+        capabilities = replace(ENGLISH_ONLY, word_times=timed, timestamps=timed)
+
+        def thanks(samples, options):
+            if is_first_request(options):
+                return clip_result([])
+            return clip_result(listen(samples), probability=0.9, average_log_probability=-1.2)
+
+        transcript = transcribe(recording.source, engine=engine_of(thanks, capabilities=capabilities))
+        assert transcript.segments == ()
         assert transcript.gaps != ()
 
 
