@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -207,6 +207,12 @@ def _identity(source: Source) -> tuple[int, ...] | None:
 
 
 def _hash_of_pieces(whole: "hashlib._Hash", pieces: Iterator[bytes | memoryview]) -> bytes:
+    first = list(islice(pieces, 2))
+    if len(first) < 2:  # one piece needs no threads, and most of many recordings are one
+        for piece in first:
+            whole.update(_hash_of(piece))
+        return whole.digest()
+    pieces = chain(first, pieces)
     workers = len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(workers, thread_name_prefix="auricle-hash") as pool:
         while group := list(islice(pieces, 2 * workers)):  # not the whole recording at once

@@ -32,7 +32,7 @@ def speak(samples, options):
 
 
 SCRIPTED = """
-import os, sys, time
+import atexit, os, sys, time
 from engine_bridge.engines import open as engines
 from engine_bridge.testing import FakeEngine, clip_result
 {speak}
@@ -47,6 +47,11 @@ class Forgetful(FakeEngine):
         return super().submit(samples, options)
 
 engines.open_engine = lambda spec: Forgetful(slowly, in_flight=2)
+@atexit.register
+def tell_peak():
+    # What the system tells of an ended process includes the memory of the one that started it.
+    with open("/proc/self/status") as status, open({count!r} + ".peak", "w") as file:
+        file.write(next(line.split()[1] for line in status if line.startswith("VmHWM")))
 sys.argv[0] = "auricle"
 import cli
 cli.main()
@@ -393,6 +398,7 @@ class TestProcesses:
         assert contents(tmp_path / "out") == contents(tmp_path / "plain")
         assert needed <= (tmp_path / "count").stat().st_size <= needed + kills
 
+    @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process's peak without its parent's")
     def test_memory_does_not_grow_with_the_number_of_recordings(self, tmp_path):
         peaks = {}
         content = write_wav(tmp_path / "one.wav", bursts(1)).read_bytes()
@@ -402,13 +408,10 @@ class TestProcesses:
             for number in range(count):
                 # The last samples differ, so that each is work of its own.
                 (folder / f"r{number}.wav").write_bytes(content[:-4] + number.to_bytes(4, "little"))
-            with self.started(folder, tmp_path / f"out{count}", tmp_path / "count", seconds=0) as process:
-                process.stderr.read()
-                _, status, usage = os.wait4(process.pid, 0)
-                process.returncode = os.waitstatus_to_exitcode(status)
-            assert process.returncode == 0
-            peaks[count] = usage.ru_maxrss
-        assert peaks[600] < 1.1 * peaks[20]
+            assert self.finished(self.started(folder, tmp_path / f"out{count}", tmp_path / "count", seconds=0))[0] == 0
+            peaks[count] = int((tmp_path / "count.peak").read_text())
+        # Threads and the heap take some hundred recordings to settle, which is 10 to 20 MB; then it stays so.
+        assert peaks[600] - peaks[20] < 32 * 1024, peaks
 
 
 @contextmanager
