@@ -104,13 +104,14 @@ def _attempted(
     A first text that is merely improbable gives way to a likelier one, and is not sampled for. Where the first one has
     a fault, another has to be probable as well, or it is a guess too.
     """
-    (result,) = yield [engine.submit(level_speech(chunk), options)]
+    clip = level_speech(chunk)
+    (result,) = yield [engine.submit(clip, options)]
     first = best = judge(chunk, result, options)
     attempts = 1
     for rung in _ladder(engine, options):
         if best.fault is None and (not best.is_improbable or rung.temperature > 0):
             break
-        (result,) = yield [engine.submit(level_speech(chunk), rung)]
+        (result,) = yield [engine.submit(clip, rung)]
         attempts += 1
         attempt = judge(chunk, result, options)
         if first.fault is not None:

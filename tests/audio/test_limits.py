@@ -228,21 +228,16 @@ BOMB = """
 import sys
 sys.path.insert(0, {root!r})
 from audio import DecodeLimits, LimitExceededError, open_decoder
-
-def peak():
-    # Unlike this, what the system tells of a process's use includes the memory of the one that started it.
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
-
+from tests.peak_memory import peak_kib
 open_decoder(sys.argv[1], sys.argv[2]).close()
-before = peak()
+before = peak_kib()
 limits, frames = DecodeLimits(max_decoded_bytes=40_000_000), 0
 try:
     with open_decoder(sys.argv[1], sys.argv[2], limits=limits) as decoder:
         for block in decoder.blocks():
             frames += len(block)
 except LimitExceededError as error:
-    print(error.limit, frames, peak() - before)
+    print(error.limit, frames, peak_kib() - before)
 """
 
 
