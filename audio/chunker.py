@@ -137,6 +137,7 @@ class Chunker:
         self._filter = PagedFilter(_PAGE_FRAMES, self._context, fill, self._judge)
         self._store = Condenser(_PAGE_FRAMES * self._hop, keeps_all=settings.margin is None)
         self._page: FloatArray = np.empty(0, np.float32)
+        self._page_frames = _TILE_FRAMES  # of the next page; a short recording gets no long one
         self._filled = 0  # samples of the page
         self._measured = 0
         self._fresh: list[FloatArray] = []  # levels of what is measured
@@ -157,14 +158,15 @@ class Chunker:
                 samples = samples[size:]
                 continue
             if not self._filled:
-                self._page = self._store.page()
-            part = samples[: size - self._filled]
+                self._page = self._store.page(self._page_frames * self._hop)
+                self._page_frames = min(2 * self._page_frames, _PAGE_FRAMES)
+            part = samples[: len(self._page) - self._filled]
             self._page[self._filled : self._filled + len(part)] = part
             self._filled += len(part)
             samples = samples[len(part) :]
             if self._filled - self._measured >= _TILE_FRAMES * self._hop:
                 self._measure()  # while the samples are in the processor's cache
-            if self._filled == size:
+            if self._filled == len(self._page):
                 yield from self._flush()
 
     def finish(self) -> Iterator[Chunk]:

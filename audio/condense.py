@@ -8,6 +8,9 @@ from audio.chunk import Span
 from audio.running import FloatArray
 
 _SLAB_PAGES = 2
+_FIRST_SHARE = 16
+"""The first slab is so much smaller than the largest, and each is twice the one before: most recordings of a job are
+short, and what they hold in vain adds up."""
 
 
 class SampleRow:
@@ -18,12 +21,13 @@ class SampleRow:
     Parameters
     ----------
     slab : int
-        Samples in a slab.
+        Samples in the largest slab.
 
     """
 
     def __init__(self, slab: int) -> None:
-        self._size = slab
+        self._most = slab
+        self._size = -(-slab // _FIRST_SHARE)
         self._slabs: deque[FloatArray] = deque()
         self._used = 0  # of the last slab
         self._taken = 0  # of the first slab
@@ -32,6 +36,7 @@ class SampleRow:
         """Return the free end of the row, at least one sample, to be filled and then counted by `extend`."""
         if not self._slabs or self._used == len(self._slabs[-1]):
             self._slabs.append(np.empty(self._size, np.float32))
+            self._size = min(2 * self._size, self._most)
             self._used = 0
         return self._slabs[-1][self._used :]
 
@@ -82,23 +87,22 @@ class Condenser:
     Parameters
     ----------
     page : int
-        Samples in a page.
+        Samples in the largest page.
     keeps_all : bool
         Whether nothing will be left out.
 
     """
 
     def __init__(self, page: int, *, keeps_all: bool) -> None:
-        self._page = page
         self._keeps_all = keeps_all
         self._row = SampleRow(page * _SLAB_PAGES)
         self._raw: deque[tuple[int, FloatArray]] = deque()  # undecided pages and where they start
         self._spans: deque[Span] = deque()
         self.total = 0
 
-    def page(self) -> FloatArray:
-        """Return the page that the next samples are to be written to."""
-        return self._row.room()[: self._page] if self._keeps_all else np.empty(self._page, np.float32)
+    def page(self, size: int) -> FloatArray:
+        """Return the page that the next samples are to be written to: so many, or fewer where a slab ends."""
+        return self._row.room()[:size] if self._keeps_all else np.empty(size, np.float32)
 
     def add(self, samples: FloatArray, *, foreign: bool = False) -> None:
         """Take over a page: one from `page`, or as it is a foreign array that nobody will write to.

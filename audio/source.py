@@ -212,7 +212,7 @@ class Source:
             )
         else:
             raw = self._reader(self._read_shared, start, length)
-        return io.BufferedReader(raw, READ_SIZE)
+        return io.BufferedReader(raw, min(READ_SIZE, max(length, 1)))  # many small files are open at once
 
     def _reader(
         self,

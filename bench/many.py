@@ -4,14 +4,16 @@
 
 First a folder of files of all kinds is made from the sample recording (short ones in five formats, long ones, silence,
 and what is no recording) and given to the command in one call. Its report has to name each of them, as done or with
-the reason. Then the short ones of speech are timed: `transcribe_many` in one process, and faster-whisper called for one
-file after the other in another, with the same model, int8 and all cores; starting and loading the model are not
-counted. Greedy search is set against greedy search, and the defaults of one against those of the other (a beam of 5 for
-doubtful texts against one for all). `--python` is the interpreter that has faster-whisper, if it is not this one.
+the reason. Its peak memory is set against that for the first twenty of them (on Linux). Then the short ones of speech
+are timed: `transcribe_many` in one process, and faster-whisper called for one file after the other in another, with the
+same model, int8 and all cores; starting and loading the model are not counted. Greedy search is set against greedy
+search, and the defaults of one against those of the other (a beam of 5 for doubtful texts against one for all).
+`--python` is the interpreter that has faster-whisper, if it is not this one.
 Rounds alternate, figures are medians.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -41,6 +43,10 @@ LONG, SILENT, BROKEN = 0.01, 0.03, 0.04
 """Shares of the files; all others are short speech."""
 
 WARM_UP = 4
+FEW = 20
+"""Files whose memory is set against that of all."""
+
+_LOOK_SECONDS = 0.05
 
 
 def make_files(folder: Path, count: int, seed: int = 0) -> dict[str, str]:
@@ -88,11 +94,38 @@ def _broken(chance: random.Random, number: int) -> bytes:
     )[number % 4]
 
 
-def account(folder: Path, kinds: dict[str, str], out: Path) -> list[str]:
-    """Give all files to the command, and return what its report says of them and what is wrong with that."""
+def _watched(command: list[str]) -> tuple[int, str, float]:
+    """Run a command and return its exit code, what it said, and its peak memory in MiB (0 where that is not told)."""
+    status, peak = Path("/proc"), 0.0
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=said)
+        while process.poll() is None:
+            # VmHWM is the process's own; what `wait4` tells includes the memory of the process that started it.
+            with contextlib.suppress(OSError):
+                lines = (status / str(process.pid) / "status").read_text().splitlines()
+                peak = max([peak, *(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))])
+            time.sleep(_LOOK_SECONDS)
+        said.seek(0)
+        return process.returncode, said.read(), peak
+
+
+def memory_for_few(folder: Path, kinds: dict[str, str], place: Path) -> float:
+    """Return the peak memory, in MiB, of a job over the first files."""
+    for name in list(kinds)[:FEW]:
+        (place / "few" / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / "few" / name).hardlink_to(folder / name)
+    command = [sys.executable, "-m", "cli", "transcribe", str(place / "few"), "-o", str(place / "of-few"), "-f", "txt"]
+    return _watched([*command, "-q"])[2]
+
+
+def account(folder: Path, kinds: dict[str, str], out: Path, few: float = 0.0) -> list[str]:
+    """Give all files to the command, and return what its report says of them and what is wrong with that.
+
+    `few` is the peak memory, in MiB, of a job over few of them, where it is known.
+    """
     command = [sys.executable, "-m", "cli", "transcribe", str(folder), "-o", str(out), "-f", "txt", "-q"]
     before = time.perf_counter()
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    code, told_on_terminal, peak = _watched(command)
     seconds = time.perf_counter() - before
     report = json.loads((out / ".auricle" / "report.json").read_text())
     told = {entry["id"]: entry for entry in report["recordings"]}
@@ -102,7 +135,7 @@ def account(folder: Path, kinds: dict[str, str], out: Path) -> list[str]:
         failed = entry.get("state") == "failed"
         if failed != (kind == "broken"):
             faults.append(f"{name} is {kind} and {entry.get('state')}: {entry.get('reason')}")
-        elif failed and (name not in done.stderr or not entry["reason"]):
+        elif failed and (name not in told_on_terminal or not entry["reason"]):
             faults.append(f"{name} failed without a word")
         elif not failed:
             text = Path(entry["outputs"][0]).read_text()
@@ -111,10 +144,11 @@ def account(folder: Path, kinds: dict[str, str], out: Path) -> list[str]:
     audio = report["audio_seconds"]
     counts = ", ".join(f"{count} {kind}" for kind, count in Counter(kinds.values()).most_common())
     lines = [
-        f"{len(kinds)} files ({counts}): "
-        f"{seconds:.1f} s, {audio / seconds:.1f} times real time, exit code {done.returncode}",
+        f"{len(kinds)} files ({counts}): {seconds:.1f} s, {audio / seconds:.1f} times real time, exit code {code}",
         f"accounted for: {len(told)} of {len(kinds)}; {report['counts']}",
     ]
+    if few and peak:
+        lines.append(f"peak memory: {peak:.0f} MiB, for the first {FEW} files {few:.0f} MiB ({peak / few - 1:+.0%})")
     return [*lines, *(f"FAULT: {fault}" for fault in faults)]
 
 
@@ -217,7 +251,8 @@ def main() -> None:
         folder = Path(place, "in")
         folder.mkdir()
         kinds = make_files(folder, arguments.files)
-        lines = account(folder, kinds, Path(place, "out"))
+        few = memory_for_few(folder, kinds, Path(place))
+        lines = account(folder, kinds, Path(place, "out"), few)
         print("\n".join(lines), flush=True)
         short = [str(folder / name) for name, kind in kinds.items() if kind == "short"][: arguments.short]
         if short and arguments.rounds:

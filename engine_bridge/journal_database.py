@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from engine_bridge.errors import JournalError
+from engine_bridge.temporary_tables import limit_cache
 
 SCHEMA_VERSION = 1
 
@@ -37,6 +38,7 @@ def open_database(path: Path) -> sqlite3.Connection:
     """
     connection = sqlite3.connect(path, timeout=PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
     try:
+        limit_cache(connection)
         mode = _write_ahead(connection)
         # Without the log, as on some network file systems, only full synchronisation keeps the file whole.
         connection.execute(f"PRAGMA synchronous={'NORMAL' if mode == 'wal' else 'FULL'}")

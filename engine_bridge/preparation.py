@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +26,11 @@ from engine_bridge.errors import CacheMissError
 
 _FORM = "auricle waveform 1"  # changes with what is computed from the same content and settings
 _PIECE_BYTES = 1 << 22
+_MOST_WORKERS = 4  # hash faster than a disk reads, and two pieces for each are in memory
 SETTLED_NANOSECONDS = 2_000_000_000
 """Age from which on a file's times are believed to change with its content; some file systems count whole seconds."""
 
-_MOST_KNOWN = 4_096
+_MOST_KNOWN = 512
 _known_hashes: dict[tuple[int, ...], bytes] = {}
 
 
@@ -188,7 +190,7 @@ def content_hash(source: Source) -> bytes:
     if known is not None:
         return known
     with source.open() as reader:
-        found = _hash_of_pieces(whole, iter(lambda: reader.read(_PIECE_BYTES), b""))
+        found = _hash_of_pieces(whole, _pieces(reader, source.size))
     if identity is not None and identity == _identity(source):
         if len(_known_hashes) >= _MOST_KNOWN:
             _known_hashes.clear()
@@ -213,12 +215,26 @@ def _hash_of_pieces(whole: "hashlib._Hash", pieces: Iterator[bytes | memoryview]
             whole.update(_hash_of(piece))
         return whole.digest()
     pieces = chain(first, pieces)
-    workers = len(os.sched_getaffinity(0))
+    workers = min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
     with ThreadPoolExecutor(workers, thread_name_prefix="auricle-hash") as pool:
         while group := list(islice(pieces, 2 * workers)):  # not the whole recording at once
             for digest in pool.map(_hash_of, group):
                 whole.update(digest)
     return whole.digest()
+
+
+def _pieces(reader: BinaryIO, size: int | None) -> Iterator[bytes]:
+    """Yield a file's pieces; room for a whole one is not taken for a file that is smaller."""
+    if size is not None and size < _PIECE_BYTES:
+        first = reader.read(size + 1)
+        if len(first) > size:  # it has grown
+            first += reader.read(_PIECE_BYTES - len(first))
+        if first:
+            yield first
+        if len(first) < _PIECE_BYTES:
+            return
+    while piece := reader.read(_PIECE_BYTES):
+        yield piece
 
 
 def _hash_of(piece: bytes | memoryview) -> bytes:

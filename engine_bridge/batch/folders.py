@@ -1,11 +1,12 @@
 """The files in folders, below one another, in order and without end: local ones, and patterns over paths."""
 
 import os
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+from engine_bridge.temporary_tables import open_tables
 
 _SOUNDS = (
     "3ga aac ac3 adts aif aifc aiff alac amr ape au awb bwf caf dsf dts eac3 flac gsm m4a m4b m4r mka mp1 mp2 mp3 mpa "
@@ -109,8 +110,8 @@ def _entries(path: str) -> Iterator[tuple[str, bool]]:
         else:
             yield from ((os.fsdecode(name), is_folder) for name, is_folder in sorted(few))
             return
-        with closing(sqlite3.connect("", check_same_thread=False, isolation_level=None)) as many:
-            many.execute("CREATE TABLE entries (name BLOB PRIMARY KEY, folder INTEGER NOT NULL) WITHOUT ROWID")
+        table = "CREATE TABLE entries (name BLOB PRIMARY KEY, folder INTEGER NOT NULL) WITHOUT ROWID"
+        with closing(open_tables(table)) as many:
             many.executemany("INSERT INTO entries VALUES (?, ?)", few)
             few.clear()
             rest = ((os.fsencode(entry.name), kind) for entry in listing if (kind := _kind(entry)) is not None)

@@ -1,7 +1,6 @@
 """What a job's recordings are called: text that can name files, each name once, however many there are."""
 
 import os
-import sqlite3
 from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import PurePosixPath
@@ -10,6 +9,7 @@ from typing import Self
 from urllib.parse import unquote, urlsplit
 
 from engine_bridge.batch.recording import Recording
+from engine_bridge.temporary_tables import open_tables
 
 _KEY_BYTES = 16
 _NOWHERE = ("", ".", "..", "/")
@@ -23,8 +23,7 @@ class Names:
     """
 
     def __init__(self) -> None:
-        self._taken = sqlite3.connect("", check_same_thread=False, isolation_level=None)
-        self._taken.execute("CREATE TABLE taken (key BLOB PRIMARY KEY, times INTEGER NOT NULL) WITHOUT ROWID")
+        self._taken = open_tables("CREATE TABLE taken (key BLOB PRIMARY KEY, times INTEGER NOT NULL) WITHOUT ROWID")
         # Nothing here outlives the process, so there is nothing to keep safe: one transaction, never ended.
         self._taken.execute("PRAGMA journal_mode = OFF")
         self._taken.execute("BEGIN")

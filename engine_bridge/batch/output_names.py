@@ -1,7 +1,6 @@
 """Which file each recording of a job is written to, for any number of recordings."""
 
 import os
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
@@ -12,6 +11,7 @@ from engine_bridge.batch.recording import Recording
 from engine_bridge.batch.remote import is_address
 from engine_bridge.formats import find_format
 from engine_bridge.outputs import folded
+from engine_bridge.temporary_tables import open_tables
 
 
 class OutputNames:
@@ -42,8 +42,7 @@ class OutputNames:
         self._folder = Path(folder)
         self._extensions = {name: find_format(name).extension for name in formats}
         # Asked by one thread; a job's iterator of recordings may be read by another while it is planned.
-        self._names = sqlite3.connect("", check_same_thread=False, isolation_level=None)
-        self._names.executescript(
+        self._names = open_tables(
             "CREATE TABLE names (id TEXT PRIMARY KEY, name TEXT, level INTEGER, folded TEXT) WITHOUT ROWID;"
             "CREATE INDEX by_folded ON names (folded);"
             "CREATE TABLE sources (path TEXT PRIMARY KEY) WITHOUT ROWID;"

@@ -10,7 +10,6 @@ not come to are not among them.
 
 import json
 import os
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from typing import Any, Self, TextIO
 from engine_bridge.batch.result_tables import source_name
 from engine_bridge.batch.results import Failure, RecordingResult
 from engine_bridge.outputs import write_atomically
+from engine_bridge.temporary_tables import open_tables
 
 SCHEMA = "auricle.report"
 VERSION = 1
@@ -66,8 +66,7 @@ class Report:
         self._started = datetime.now(UTC)
         self._counts = {"done": 0, "known": 0, "failed": 0}
         self._audio_seconds = 0.0
-        self._entries = sqlite3.connect("", isolation_level=None)
-        self._entries.execute("CREATE TABLE entries (position INTEGER PRIMARY KEY, entry TEXT)")
+        self._entries = open_tables("CREATE TABLE entries (position INTEGER PRIMARY KEY, entry TEXT)")
 
     def __enter__(self) -> Self:
         return self

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -19,6 +18,7 @@ from engine_bridge.batch.recording import Recording
 from engine_bridge.batch.remote import is_address
 from engine_bridge.errors import OutputError
 from engine_bridge.outputs import written
+from engine_bridge.temporary_tables import open_tables
 
 _LOCK = ".auricle.lock"
 
@@ -42,8 +42,7 @@ class ShardState:
 
     def __init__(self, folder: Path, kind: str, settings: SplitSettings) -> None:
         self._numbers: set[int] = set()
-        self._known = sqlite3.connect("", check_same_thread=False, isolation_level=None)
-        self._known.execute("CREATE TABLE known (id TEXT PRIMARY KEY, shard TEXT NOT NULL, bytes) WITHOUT ROWID")
+        self._known = open_tables("CREATE TABLE known (id TEXT PRIMARY KEY, shard TEXT NOT NULL, bytes) WITHOUT ROWID")
         try:
             for path in sorted(folder.glob("shard-*.json")):
                 self._add(path, made_by(kind, settings))

@@ -33,7 +33,7 @@ from engine_bridge.models.info import ModelFiles
 from engine_bridge.models.whisper import whisper_info
 from engine_bridge.timing import ALIGN, DECODE_TEXT, ENCODE, FEATURES, PROCESS, TimingContext
 
-DECODER_BATCH = 8
+DECODER_BATCH = 4
 DEVICE_BATCH = 32
 """Most clips decoded together, on a CPU and on CUDA, unless memory is short. The text decoder gains from batches, the
 encoder on a CPU does not (see bench/)."""
@@ -71,7 +71,7 @@ class EmbeddedEngine:
     threads : int or None
         Threads of each worker on a CPU; None for one.
     batch_size : int or None
-        Most clips decoded together; None for 8 on a CPU and 32 on CUDA, or as many as fit into the memory that is free
+        Most clips decoded together; None for 4 on a CPU and 32 on CUDA, or as many as fit into the memory that is free
         (`engine_bridge.budget`). Where memory runs out, batches are halved and tried again.
     limit_mm_per_prompt : mapping or None
         ``{"audio": 0}`` refuses audio and leaves embeddings.
