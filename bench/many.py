@@ -4,7 +4,7 @@
 
 First a folder of files of all kinds is made from the sample recording (short ones in five formats, long ones, silence,
 and what is no recording) and given to the command in one call. Its report has to name each of them, as done or with
-the reason. Its peak memory is set against that for the first twenty of them (on Linux). Then the short ones of speech
+the reason. Its peak memory is set against that for twenty of them, of the same kinds (on Linux). Then the short ones of speech
 are timed: `transcribe_many` in one process, and faster-whisper called for one file after the other in another, with the
 same model, int8 and all cores; starting and loading the model are not counted. Greedy search is set against greedy
 search, and the defaults of one against those of the other (a beam of 5 for doubtful texts against one for all).
@@ -110,8 +110,10 @@ def _watched(command: list[str]) -> tuple[int, str, float]:
 
 
 def memory_for_few(folder: Path, kinds: dict[str, str], place: Path) -> float:
-    """Return the peak memory, in MiB, of a job over the first files."""
-    for name in list(kinds)[:FEW]:
+    """Return the peak memory, in MiB, of a job over few files: two of each kind, and short ones."""
+    names = [name for kind in set(kinds.values()) for name in [n for n, k in kinds.items() if k == kind][:2]]
+    names += [name for name, kind in kinds.items() if kind == "short" and name not in names]
+    for name in names[:FEW]:
         (place / "few" / name).parent.mkdir(parents=True, exist_ok=True)
         (place / "few" / name).hardlink_to(folder / name)
     command = [sys.executable, "-m", "cli", "transcribe", str(place / "few"), "-o", str(place / "of-few"), "-f", "txt"]
@@ -148,7 +150,7 @@ def account(folder: Path, kinds: dict[str, str], out: Path, few: float = 0.0) ->
         f"accounted for: {len(told)} of {len(kinds)}; {report['counts']}",
     ]
     if few and peak:
-        lines.append(f"peak memory: {peak:.0f} MiB, for the first {FEW} files {few:.0f} MiB ({peak / few - 1:+.0%})")
+        lines.append(f"peak memory: {peak:.0f} MiB, for {FEW} of the files {few:.0f} MiB ({peak / few - 1:+.0%})")
     return [*lines, *(f"FAULT: {fault}" for fault in faults)]
 
 

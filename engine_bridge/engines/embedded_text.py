@@ -36,17 +36,28 @@ class TextDecoder:
         Where the time for text and alignment is counted.
     align_together : int
         Most clips whose words are aligned in one call.
+    search_together : int
+        Most clips for which a beam is searched in one call: each holds as many texts as the beam is wide.
 
     """
 
-    def __init__(self, model: Any, tokens: WhisperTokens, timing: TimingContext, *, align_together: int) -> None:
+    def __init__(
+        self,
+        model: Any,
+        tokens: WhisperTokens,
+        timing: TimingContext,
+        *,
+        align_together: int,
+        search_together: int,
+    ) -> None:
         from ctranslate2 import StorageView
 
         self._storage = StorageView
         self._model = model
         self._tokens = tokens
         self._timing = timing
-        self._together = align_together
+        self._aligned_together = align_together
+        self._searched_together = search_together
 
     def decode(
         self, encoded: NDArray[Any], frames: Sequence[int], language: str, options: DecodingOptions
@@ -94,15 +105,19 @@ class TextDecoder:
     def _written(self, encoded: NDArray[Any], language: str, options: DecodingOptions, beam_size: int) -> list[Any]:
         """Return CTranslate2's result for each clip."""
         sampling = {"sampling_topk": 0, "sampling_temperature": options.temperature} if options.temperature > 0 else {}
-        outputs: list[Any] = self._model.generate(
-            self._storage.from_array(encoded),
-            [self._tokens.prompt(language, options)] * len(encoded),
-            beam_size=beam_size,
-            max_length=MAX_CONTEXT_TOKENS,
-            return_scores=True,
-            return_no_speech_prob=True,
-            **sampling,
-        )
+        together = len(encoded) if beam_size == 1 else self._searched_together
+        outputs: list[Any] = []
+        for first in range(0, len(encoded), together):
+            group = encoded[first : first + together]
+            outputs += self._model.generate(
+                self._storage.from_array(group),
+                [self._tokens.prompt(language, options)] * len(group),
+                beam_size=beam_size,
+                max_length=MAX_CONTEXT_TOKENS,
+                return_scores=True,
+                return_no_speech_prob=True,
+                **sampling,
+            )
         return outputs
 
     def _search_again(self, outputs: list[Any], encoded: NDArray[Any], language: str, options: DecodingOptions) -> None:
@@ -140,7 +155,9 @@ class TextDecoder:
         segments: list[tuple[ClipSegment, ...]] = [()] * len(texts)
         alignments = [
             alignment
-            for group in (spoken[at : at + self._together] for at in range(0, len(spoken), self._together))
+            for group in (
+                spoken[at : at + self._aligned_together] for at in range(0, len(spoken), self._aligned_together)
+            )
             for alignment in self._model.align(
                 self._storage.from_array(encoded[group]),
                 self._tokens.start_sequence(language, task),
