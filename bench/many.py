@@ -4,11 +4,12 @@
 
 First a folder of files of all kinds is made from the sample recording (short ones in five formats, long ones, silence,
 and what is no recording) and given to the command in one call. Its report has to name each of them, as done or with
-the reason. Its peak memory is set against that for twenty of them, of the same kinds (on Linux). Then the short ones of speech
-are timed: `transcribe_many` in one process, and faster-whisper called for one file after the other in another, with the
-same model, int8 and all cores; starting and loading the model are not counted. Greedy search is set against greedy
-search, and the defaults of one against those of the other (a beam of 5 for doubtful texts against one for all).
-`--python` is the interpreter that has faster-whisper, if it is not this one.
+the reason. Its peak memory is set against that for twenty of them, of the same kinds (on Linux).
+
+Then the short ones of speech are timed: `transcribe_many` in one process, and faster-whisper called for one file after
+the other in another, with the same model, int8 and all cores; starting and loading the model are not counted. Greedy
+search is set against greedy search, and the defaults of one against those of the other (a beam of 5 for doubtful texts
+against one for all). `--python` is the interpreter that has faster-whisper, if it is not this one.
 Rounds alternate, figures are medians.
 """
 

@@ -54,7 +54,7 @@ def texts():
         greedy, searched = zip(*probabilities, strict=True)
         model = Model(greedy, searched)
         timing = TimingContext((DECODE_TEXT, ALIGN), parent=PROCESS)
-        decoder = TextDecoder(model, Tokens(), timing, align_together=1)
+        decoder = TextDecoder(model, Tokens(), timing, align_together=1, search_together=2)
         encoded = np.arange(len(greedy), dtype=np.float32)[:, None, None] + np.zeros((1, 2, 3), np.float32)
         options = DecodingOptions(timestamps="none", doubt_beam_size=doubt_beam_size)
         results = decoder.decode(encoded, [16_000] * len(greedy), "en", options)
@@ -84,3 +84,9 @@ def test_without_a_beam_for_doubts_there_is_one_search(texts):
     found, calls = texts((DOUBTFUL, CERTAIN), doubt_beam_size=1)
     assert found == ["greedy"]
     assert calls == [(1, [0])]
+
+
+def test_beams_are_searched_for_few_clips_at_a_time(texts):
+    found, calls = texts(*[(DOUBTFUL, CERTAIN)] * 3)
+    assert found == ["searched"] * 3
+    assert calls == [(1, [0, 1, 2]), (5, [0, 1]), (5, [2])]
