@@ -408,7 +408,7 @@ class TestProcesses:
             assert self.finished(self.started(folder, tmp_path / f"out{count}", tmp_path / "count", seconds=0))[0] == 0
             peaks[count] = int((tmp_path / "count.peak").read_text())
         # Threads and the heap take some hundred recordings to settle, which is 10 to 20 MB; then it stays so.
-        assert peaks[600] - peaks[20] < 32 * 1024, peaks
+        assert peaks[600] - peaks[20] < 12 * 1024, peaks
 
 
 @contextmanager
