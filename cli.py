@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from engine_bridge.arguments import (
+from engine_bridge.commands.arguments import (
     FORMATS,
     SHARDS,
     Channels,
@@ -121,7 +121,7 @@ def transcribe(
     not at all, and what is done is kept in the folder's .auricle: however the command ends, the same command goes on
     from there. The text of a single recording is printed as well.
     """
-    from engine_bridge.transcribe_command import JobOptions, TranscribeCommand
+    from engine_bridge.commands.transcribe import JobOptions, TranscribeCommand
 
     part = {**selection_of(options), **limits_of(options)}
     dry_run = options.pop("dry_run")
@@ -155,7 +155,7 @@ def probe(source: str, audio_backend: str, as_json: bool) -> None:
 
     from audio import AudioError
     from audio.probing import probe as look
-    from engine_bridge.terminal import description
+    from engine_bridge.commands.terminal import description
 
     try:
         info = look(_opened(source), audio_backend)
@@ -198,7 +198,7 @@ def split(
     With --shards, INPUT may be files, folders, patterns, manifests and addresses. Ended and started again, it makes
     the shards that are missing.
     """
-    from engine_bridge.split_command import run_split
+    from engine_bridge.commands.split import run_split
 
     bounds = limits_of(settings)
     chosen = {**selection_of(settings), **settings}
@@ -209,7 +209,7 @@ def split(
 @main.command()
 def doctor() -> None:
     """Say which decoders, resamplers and engines work here, and how to get the others."""
-    from engine_bridge.doctor import examine
+    from engine_bridge.commands.doctor import examine
 
     healthy = True
     for finding in examine():

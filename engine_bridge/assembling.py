@@ -4,10 +4,10 @@ What carries the recognitions hands over their outcomes in the recording's order
 process or on other machines, makes no difference here.
 """
 
-from engine_bridge.recognition import Outcome
-from engine_bridge.seams import join_at_cut
-from engine_bridge.seams_untimed import join_untimed
-from engine_bridge.stitch import in_order
+from engine_bridge.recognition.ladder import Outcome
+from engine_bridge.recognition.seams import join_at_cut
+from engine_bridge.recognition.seams_untimed import join_untimed
+from engine_bridge.recognition.stitch import in_order
 from engine_bridge.transcript import Gap, Segment
 
 

@@ -24,12 +24,12 @@ from engine_bridge.assembling import Assembly, hears_seams, joined
 from engine_bridge.cutting import FILLED, cut_stream
 from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
 from engine_bridge.errors import EngineError
-from engine_bridge.language import CANDIDATES, LanguageVote
-from engine_bridge.pace import Pace
-from engine_bridge.recognition import Outcome, recognise
+from engine_bridge.recognition.ladder import Outcome, recognise
+from engine_bridge.recognition.language import CANDIDATES, LanguageVote
+from engine_bridge.recognition.pace import Pace
+from engine_bridge.recognition.seams import seam_chunk
+from engine_bridge.recognition.tasks import Task
 from engine_bridge.room import Room
-from engine_bridge.seams import seam_chunk
-from engine_bridge.tasks import Task
 from engine_bridge.timing import CHECK, DECODE_AUDIO, PROCESS, SPLIT, WAIT, TimingContext
 from engine_bridge.transcript import Segment, Transcript
 

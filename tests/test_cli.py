@@ -460,7 +460,7 @@ class TestDoctor:
         class Described(FakeEngine):
             description = "scripted"
 
-        monkeypatch.setattr("engine_bridge.doctor.open_engine", lambda spec: Described(speak))
+        monkeypatch.setattr("engine_bridge.commands.doctor.open_engine", lambda spec: Described(speak))
         result = run("doctor")
         assert result.exit_code == 0
         for part in (
@@ -477,7 +477,7 @@ class TestDoctor:
             assert line.startswith("works    ") or "nstall" in line
 
     def test_a_broken_decoder_fails_with_the_reason(self, opened, monkeypatch):
-        monkeypatch.setattr("engine_bridge.doctor.open_engine", lambda spec: FakeEngine(speak, spec=spec))
+        monkeypatch.setattr("engine_bridge.commands.doctor.open_engine", lambda spec: FakeEngine(speak, spec=spec))
         monkeypatch.setattr(FakeEngine, "description", "scripted", raising=False)
         monkeypatch.setattr(BACKENDS["pyav"], "_tried", True)
         monkeypatch.setattr(BACKENDS["pyav"], "_fault", "libavcodec.so.62 is missing")

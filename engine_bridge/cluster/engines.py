@@ -22,8 +22,8 @@ from engine_bridge.engines.open import open_engine
 from engine_bridge.engines.protocol import DecodingOptions, Engine, LanguageProbabilities
 from engine_bridge.errors import EngineBridgeError, EngineDeadError, EngineError
 from engine_bridge.journal import Journal
-from engine_bridge.recognition import Outcome, Waiting, recognise
-from engine_bridge.tasks import carry
+from engine_bridge.recognition.ladder import Outcome, Waiting, recognise
+from engine_bridge.recognition.tasks import carry
 
 if TYPE_CHECKING:
     import pyarrow as pa

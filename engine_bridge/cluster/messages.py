@@ -13,7 +13,7 @@ from audio.source import AudioSource
 from engine_bridge.batch.results import Failure
 from engine_bridge.engines.protocol import DecodingOptions, EngineCapabilities, LanguageProbabilities
 from engine_bridge.errors import ClusterError, EngineBridgeError
-from engine_bridge.recognition import Outcome
+from engine_bridge.recognition.ladder import Outcome
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ from engine_bridge.cluster.messages import Broken, Content, Cut, End, Heard, Mes
 from engine_bridge.cluster.rows import packed, unpacked
 from engine_bridge.cutting import cut_stream
 from engine_bridge.errors import EngineBridgeError
-from engine_bridge.language import CANDIDATES, most_audible
 from engine_bridge.preparation import content_hash
-from engine_bridge.recognition import Outcome
-from engine_bridge.seams import seam_chunk
+from engine_bridge.recognition.ladder import Outcome
+from engine_bridge.recognition.language import CANDIDATES, most_audible
+from engine_bridge.recognition.seams import seam_chunk
 from engine_bridge.timing import DECODE_AUDIO, SPLIT, TimingContext
 
 

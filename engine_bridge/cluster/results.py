@@ -23,7 +23,7 @@ from engine_bridge.cluster.messages import Ballot, Broken, Content, Contract, En
 from engine_bridge.cluster.rows import as_json, from_json
 from engine_bridge.errors import ClusterError
 from engine_bridge.journal import DONE, Journal
-from engine_bridge.language import elected
+from engine_bridge.recognition.language import elected
 from engine_bridge.transcript import Transcript
 
 _KEY = struct.Struct(">5sHI")  # what it is of, the channel, the chunk

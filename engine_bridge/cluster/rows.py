@@ -14,7 +14,7 @@ import numpy as np
 
 from audio.chunk import Chunk
 from engine_bridge.cluster.messages import Heard, Message, Piece
-from engine_bridge.recognition import Outcome
+from engine_bridge.recognition.ladder import Outcome
 from engine_bridge.transcript import Gap, Segment, Word
 
 if TYPE_CHECKING:

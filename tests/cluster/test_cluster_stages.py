@@ -25,7 +25,7 @@ from engine_bridge.cluster.reading import read_contents, read_pieces, read_voter
 from engine_bridge.cluster.rows import as_json, from_json, packed, rows_of, unpacked
 from engine_bridge.errors import ClusterError, EngineDeadError, EngineError, UnsupportedOptionError
 from engine_bridge.journal import Journal
-from engine_bridge.recognition import Outcome
+from engine_bridge.recognition.ladder import Outcome
 from engine_bridge.testing import ENGLISH_ONLY, MULTILINGUAL, FakeEngine, clip_result
 from engine_bridge.transcript import Gap, Segment, Word
 from tests.tones import RATE, Recording, hear, listen

@@ -12,10 +12,10 @@ from audio.energy import EnergyDetector
 from audio.errors import BackendUnavailableError, SplitError
 from cli import main
 from engine_bridge import transcribe
-from engine_bridge.arguments import DETECTORS as CHOICES
 from engine_bridge.batch.chunking import SplitSettings, cut
 from engine_bridge.batch.many import transcribe_many
 from engine_bridge.batch.recording import Recording
+from engine_bridge.commands.arguments import DETECTORS as CHOICES
 from engine_bridge.testing import FakeEngine, clip_result
 
 RATE = 16_000

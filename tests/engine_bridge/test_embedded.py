@@ -10,7 +10,7 @@ from engine_bridge import open_engine
 from engine_bridge.engines.embedded import EmbeddedEngine
 from engine_bridge.engines.protocol import DecodingOptions
 from engine_bridge.errors import EngineError, EngineUnavailableError, UnsupportedOptionError
-from engine_bridge.text_checks import words_of
+from engine_bridge.recognition.text_checks import words_of
 
 RATE = 16_000
 SECONDS = 120  # to wait for one answer on a slow machine

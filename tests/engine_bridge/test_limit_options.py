@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from audio import DecodeLimits, Isolation
-from engine_bridge.arguments import LIMITS, limit_options, limits_of
+from engine_bridge.commands.arguments import LIMITS, limit_options, limits_of
 
 
 def chosen(*arguments):

@@ -15,7 +15,7 @@ from audio.stream import open_stream
 from engine_bridge import stream_transcript, transcribe
 from engine_bridge.engines.protocol import DecodingOptions
 from engine_bridge.errors import EngineError, UnsupportedOptionError
-from engine_bridge.language import VOTES
+from engine_bridge.recognition.language import VOTES
 from engine_bridge.testing import ENGLISH_ONLY, MULTILINGUAL, FakeEngine, clip_result
 from tests.breaking import breaking_after
 from tests.tones import RATE, Recording, hear, listen

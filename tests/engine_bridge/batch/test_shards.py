@@ -24,12 +24,12 @@ from click.testing import CliRunner
 import cli
 from audio import SplitError, load_audio
 from engine_bridge import OutputError
-from engine_bridge.arguments import SHARDS
 from engine_bridge.batch.chunking import SplitSettings
 from engine_bridge.batch.inputs import find_recordings
 from engine_bridge.batch.recording import Recording
 from engine_bridge.batch.shards import split_recordings
 from engine_bridge.batch.tables import recordings_from_table
+from engine_bridge.commands.arguments import SHARDS
 from tests.recordings import RATE, ROOT, bursts, wav_bytes, write_wav
 
 SETTINGS = SplitSettings(max_duration=3.0)

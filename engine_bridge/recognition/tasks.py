@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from engine_bridge.errors import EngineError
-from engine_bridge.recognition import Outcome, Waiting
+from engine_bridge.recognition.ladder import Outcome, Waiting
 
 
 class Task:
@@ -16,7 +16,7 @@ class Task:
     Parameters
     ----------
     recognition : generator
-        See `engine_bridge.recognition`.
+        See `engine_bridge.recognition.ladder`.
     ready : queue
         Receives this task whenever all that it waits for has come.
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from audio.energy import FADE_FRAMES, FRAMES_PER_SECOND, ONSET_FRAMES
 from engine_bridge.engines.protocol import ClipSegment, ClipWord
-from engine_bridge.frame_levels import FRAME_SECONDS, Levels
-from engine_bridge.sentences import CLAUSE_ENDS, SENTENCE_ENDS
+from engine_bridge.recognition.frame_levels import FRAME_SECONDS, Levels
+from engine_bridge.recognition.sentences import CLAUSE_ENDS, SENTENCE_ENDS
 
 Seconds = tuple[float, float]
 """A start and an end in seconds of the recording."""

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audio.chunk import Chunk
-from engine_bridge.coverage import covered_seconds, uncovered_speech
 from engine_bridge.engines.protocol import ClipResult, ClipSegment, ClipWord
-from engine_bridge.stitch import (
+from engine_bridge.recognition.coverage import covered_seconds, uncovered_speech
+from engine_bridge.recognition.stitch import (
     HELD_SECONDS,
     LEAD_SECONDS,
     TAIL_SECONDS,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from audio.chunk import Chunk
 from engine_bridge import cutting, transcribe
 from engine_bridge.errors import EngineError
-from engine_bridge.recognition import Outcome
-from engine_bridge.seams import SEAM_SECONDS, join_at_cut, merge_seam, seam_chunk
+from engine_bridge.recognition.ladder import Outcome
+from engine_bridge.recognition.seams import SEAM_SECONDS, join_at_cut, merge_seam, seam_chunk
 from engine_bridge.testing import FakeEngine, clip_result
 from engine_bridge.transcript import Gap, Segment, Word
 from tests.tones import RATE, WORD_GAP, WORD_SECONDS, Recording, hear, listen

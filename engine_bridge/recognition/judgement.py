@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from audio.chunk import Chunk
-from engine_bridge.coverage import covered_seconds
-from engine_bridge.dips import fitted_speech, voiced_seconds
-from engine_bridge.edges import Seconds, settle_edges, speech_edges
 from engine_bridge.engines.protocol import ClipResult, DecodingOptions
-from engine_bridge.frame_levels import Levels
 from engine_bridge.joining import join_texts
-from engine_bridge.spread import estimated_segments
-from engine_bridge.stitch import place, segments_of, speech_seconds
-from engine_bridge.text_checks import why_suspect
+from engine_bridge.recognition.coverage import covered_seconds
+from engine_bridge.recognition.dips import fitted_speech, voiced_seconds
+from engine_bridge.recognition.edges import Seconds, settle_edges, speech_edges
+from engine_bridge.recognition.frame_levels import Levels
+from engine_bridge.recognition.spread import estimated_segments
+from engine_bridge.recognition.stitch import place, segments_of, speech_seconds
+from engine_bridge.recognition.text_checks import why_suspect
 from engine_bridge.transcript import Segment
 
 DOUBTED_CONFIDENCE = 0.5

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from audio.chunk import Chunk
-from engine_bridge.dips import voiced_seconds
-from engine_bridge.edges import FADE_SECONDS, ONSET_SECONDS
+from engine_bridge.recognition.dips import voiced_seconds
+from engine_bridge.recognition.edges import FADE_SECONDS, ONSET_SECONDS
 
 RATE = 16_000
 

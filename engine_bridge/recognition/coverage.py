@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from engine_bridge.edges import Seconds
+from engine_bridge.recognition.edges import Seconds
 from engine_bridge.transcript import Segment
 
 TOLERANCE = 0.15

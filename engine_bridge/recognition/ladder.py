@@ -11,15 +11,15 @@ from typing import Any
 
 from audio.chunk import Chunk
 from engine_bridge.engines.protocol import WIDE_BEAM, DecodingOptions, Engine, LanguageProbabilities
-from engine_bridge.judgement import DOUBTED, Attempt, judge
-from engine_bridge.language import spoken_language
 from engine_bridge.levels import level_speech
-from engine_bridge.pace import Turn
-from engine_bridge.recovery import recover
-from engine_bridge.stitch import speech_seconds
+from engine_bridge.recognition.judgement import DOUBTED, Attempt, judge
+from engine_bridge.recognition.language import spoken_language
+from engine_bridge.recognition.pace import Turn
+from engine_bridge.recognition.recovery import recover
+from engine_bridge.recognition.stitch import speech_seconds
+from engine_bridge.recognition.untimed import complete
 from engine_bridge.timing import RECOVER, TimingContext
 from engine_bridge.transcript import Gap, Segment
-from engine_bridge.untimed import complete
 
 Waiting = Generator[Sequence["Future[Any]"], list[Any], "Outcome"]
 """A recognition under way: yields what it waits for, receives the results, returns the outcome."""

@@ -9,19 +9,19 @@ from typing import Any
 import click
 
 from audio.errors import AudioError
-from engine_bridge.arguments import EACH
 from engine_bridge.batch.failing import FailingSource
 from engine_bridge.batch.recording import Recording
 from engine_bridge.batch.remote import opened
 from engine_bridge.batch.result_tables import source_name
 from engine_bridge.batch.working import settings_of
 from engine_bridge.channels_apart import transcribe_channels
+from engine_bridge.commands.arguments import EACH
+from engine_bridge.commands.terminal import ProgressBar, clock, losses
 from engine_bridge.engines.protocol import Engine
 from engine_bridge.errors import EngineBridgeError, UnsupportedOptionError
 from engine_bridge.formats import render
 from engine_bridge.formats.base import labelled
 from engine_bridge.pipeline import stream_transcript
-from engine_bridge.terminal import ProgressBar, clock, losses
 from engine_bridge.timing import PROCESS, WRITE, TimingContext
 from engine_bridge.transcript import Segment, Transcript
 

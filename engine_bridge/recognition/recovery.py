@@ -8,15 +8,15 @@ from typing import Any
 
 from audio.chunk import Chunk
 from audio.positions import samples_from_seconds
-from engine_bridge.coverage import covered_seconds, uncovered_speech
-from engine_bridge.dips import voiced_seconds
-from engine_bridge.edges import Seconds
 from engine_bridge.engines.protocol import DecodingOptions, Engine
-from engine_bridge.judgement import DOUBTED_CONFIDENCE, Attempt, judge, mean_confidence
 from engine_bridge.levels import level_speech
-from engine_bridge.text_checks import count_of, words_of
+from engine_bridge.recognition.coverage import covered_seconds, uncovered_speech
+from engine_bridge.recognition.dips import voiced_seconds
+from engine_bridge.recognition.edges import Seconds
+from engine_bridge.recognition.judgement import DOUBTED_CONFIDENCE, Attempt, judge, mean_confidence
+from engine_bridge.recognition.text_checks import count_of, words_of
+from engine_bridge.recognition.untimed import NO_TEXT
 from engine_bridge.transcript import Gap, Segment
-from engine_bridge.untimed import NO_TEXT
 
 RETRY_SECONDS = (28.0, 10.0)
 """How long the clips of the second and of the third attempt are at the most: what lies close together is first asked

@@ -13,15 +13,15 @@ from typing import Any
 
 from audio.chunk import Chunk
 from audio.split import stream_chunks
-from engine_bridge.coverage import uncovered_speech
-from engine_bridge.dips import fitted_speech, voiced_seconds
-from engine_bridge.edges import Seconds
 from engine_bridge.engines.protocol import DecodingOptions, Engine
-from engine_bridge.judgement import Attempt, judge, mean_confidence
 from engine_bridge.levels import level_speech
-from engine_bridge.pace import LEAST_PACE, MOST_PACE, Turn, is_short
-from engine_bridge.spread import TYPICAL_PACE, estimated_segments, spoken_length
-from engine_bridge.stitch import speech_seconds
+from engine_bridge.recognition.coverage import uncovered_speech
+from engine_bridge.recognition.dips import fitted_speech, voiced_seconds
+from engine_bridge.recognition.edges import Seconds
+from engine_bridge.recognition.judgement import Attempt, judge, mean_confidence
+from engine_bridge.recognition.pace import LEAST_PACE, MOST_PACE, Turn, is_short
+from engine_bridge.recognition.spread import TYPICAL_PACE, estimated_segments, spoken_length
+from engine_bridge.recognition.stitch import speech_seconds
 from engine_bridge.transcript import Gap, Segment
 
 PIECE_SECONDS = (10.0, 5.0)

@@ -8,12 +8,12 @@ cut lies between, and there the clip counts.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from engine_bridge.coverage import uncovered_speech
 from engine_bridge.joining import join_texts
-from engine_bridge.recognition import Outcome
-from engine_bridge.seams import SEAM_SECONDS
-from engine_bridge.spread import spoken_length
-from engine_bridge.text_checks import words_of
+from engine_bridge.recognition.coverage import uncovered_speech
+from engine_bridge.recognition.ladder import Outcome
+from engine_bridge.recognition.seams import SEAM_SECONDS
+from engine_bridge.recognition.spread import spoken_length
+from engine_bridge.recognition.text_checks import words_of
 from engine_bridge.transcript import Gap, Segment
 
 LEAST_SHARED = 2

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 from audio.chunk import Chunk
 from audio.positions import samples_from_seconds, seconds_from_samples
-from engine_bridge.edges import Seconds, usual_length
 from engine_bridge.engines.protocol import ClipResult, ClipSegment, ClipWord
-from engine_bridge.sentences import ends_sentence, sentences_from_words
+from engine_bridge.recognition.edges import Seconds, usual_length
+from engine_bridge.recognition.sentences import ends_sentence, sentences_from_words
 from engine_bridge.transcript import Segment, Word
 
 LEAD_SECONDS = 0.08

@@ -7,7 +7,7 @@ import pytest
 
 from audio.chunk import Chunk
 from engine_bridge.errors import EngineError
-from engine_bridge.language import CANDIDATES, VOTES, LanguageVote, most_audible
+from engine_bridge.recognition.language import CANDIDATES, VOTES, LanguageVote, most_audible
 from engine_bridge.testing import MULTILINGUAL, FakeEngine, clip_result
 
 RATE = 16_000

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine_bridge.text_checks import (
+from engine_bridge.recognition.text_checks import (
     Repetition,
     characters_per_second,
     compression_ratio,

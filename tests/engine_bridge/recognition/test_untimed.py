@@ -9,8 +9,8 @@ import pytest
 from engine_bridge import render, transcribe
 from engine_bridge.engines.protocol import ClipResult, ClipSegment
 from engine_bridge.formats import read_json
-from engine_bridge.pace import LAG, MOST_PACE, Pace, is_short
-from engine_bridge.spread import TYPICAL_PACE
+from engine_bridge.recognition.pace import LAG, MOST_PACE, Pace, is_short
+from engine_bridge.recognition.spread import TYPICAL_PACE
 from engine_bridge.testing import ENGLISH_ONLY, FakeEngine
 from tests.tones import RATE, Recording, listen
 

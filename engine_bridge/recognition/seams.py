@@ -12,12 +12,12 @@ import numpy as np
 
 from audio.chunk import Chunk, Span
 from audio.positions import samples_from_seconds
-from engine_bridge.coverage import uncovered_speech
 from engine_bridge.engines.protocol import ClipWord
 from engine_bridge.joining import join_texts, needs_space
-from engine_bridge.recognition import Outcome
-from engine_bridge.sentences import sentences_from_words
-from engine_bridge.text_checks import words_of
+from engine_bridge.recognition.coverage import uncovered_speech
+from engine_bridge.recognition.ladder import Outcome
+from engine_bridge.recognition.sentences import sentences_from_words
+from engine_bridge.recognition.text_checks import words_of
 from engine_bridge.transcript import Gap, Segment, Word
 
 SEAM_SECONDS = 3.0

@@ -13,12 +13,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from engine_bridge.edges import Seconds
 from engine_bridge.engines.protocol import ClipResult, ClipWord
 from engine_bridge.formats.pieces import Piece, pieces_of
 from engine_bridge.joining import is_spaceless, join_texts
-from engine_bridge.sentences import SENTENCE_ENDS, sentences_from_words
-from engine_bridge.stitch import clip_confidence
+from engine_bridge.recognition.edges import Seconds
+from engine_bridge.recognition.sentences import SENTENCE_ENDS, sentences_from_words
+from engine_bridge.recognition.stitch import clip_confidence
 from engine_bridge.transcript import Segment
 
 # How long texts take to say, in letters. Fitted to 3400 words timed by alignment (tiny.en, four recordings): a word
@@ -85,7 +85,7 @@ def spread_words(text: str, speech: Sequence[Seconds], shares: Sequence[float] |
     text : str
         The text.
     speech : sequence of (start, end)
-        Where speech sounds, in seconds, ascending; see `engine_bridge.dips.voiced_seconds`.
+        Where speech sounds, in seconds, ascending; see `engine_bridge.recognition.dips.voiced_seconds`.
     shares : sequence of float, optional
         How much of the text each stretch is taken to hold, in any unit; in proportion to their length unless given.
 
@@ -127,8 +127,8 @@ def estimated_segments(
     voiced, shares
         As for `spread_words`.
     speech : sequence of (start, end)
-        The stretches of speech that `voiced` lies in (`engine_bridge.dips.fitted_speech`), in seconds. A segment
-        ends a little later than it sounds, but in a dip not after the stretch.
+        The stretches of speech that `voiced` lies in (`engine_bridge.recognition.dips.fitted_speech`), in seconds. A
+        segment ends a little later than it sounds, but in a dip not after the stretch.
 
     Returns
     -------

@@ -9,9 +9,9 @@ import pytest
 from audio.chunk import Chunk
 from engine_bridge.engines.protocol import DecodingOptions
 from engine_bridge.errors import EngineError
-from engine_bridge.recognition import Outcome, recognise
-from engine_bridge.stitch import LEAD_SECONDS
-from engine_bridge.tasks import Task
+from engine_bridge.recognition.ladder import Outcome, recognise
+from engine_bridge.recognition.stitch import LEAD_SECONDS
+from engine_bridge.recognition.tasks import Task
 from engine_bridge.testing import MULTILINGUAL, FakeEngine, clip_result
 from tests.tones import RATE, Recording, hear, listen
 

@@ -9,8 +9,8 @@ import pytest
 from audio.chunk import Chunk
 from engine_bridge import cutting, transcribe
 from engine_bridge.engines.protocol import ClipResult, ClipSegment
-from engine_bridge.recognition import Outcome
-from engine_bridge.seams_untimed import join_untimed
+from engine_bridge.recognition.ladder import Outcome
+from engine_bridge.recognition.seams_untimed import join_untimed
 from engine_bridge.testing import ENGLISH_ONLY, FakeEngine
 from engine_bridge.transcript import Gap, Segment
 from tests.tones import RATE, WORD_GAP, WORD_SECONDS, Recording, listen

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine_bridge.engines.protocol import ClipWord
-from engine_bridge.sentences import LONGEST_SENTENCE, sentences_from_words
+from engine_bridge.recognition.sentences import LONGEST_SENTENCE, sentences_from_words
 
 
 def said(text, *, pace=0.4, pauses=None):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from audio.chunk import Chunk
-from engine_bridge.edges import FADE_SECONDS, ONSET_SECONDS, settle_edges, speech_edges
 from engine_bridge.engines.protocol import ClipSegment, ClipWord
-from engine_bridge.frame_levels import Levels
+from engine_bridge.recognition.edges import FADE_SECONDS, ONSET_SECONDS, settle_edges, speech_edges
+from engine_bridge.recognition.frame_levels import Levels
 from engine_bridge.testing import clip_result
 
 RATE = 16_000

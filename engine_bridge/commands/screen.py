@@ -10,8 +10,8 @@ from engine_bridge.batch.recording import Recording
 from engine_bridge.batch.report import Summary
 from engine_bridge.batch.result_tables import source_name
 from engine_bridge.batch.results import Failure, JobProgress, RecordingResult
-from engine_bridge.printing import named, print_segment, timings_line
-from engine_bridge.terminal import StatusLine, clock, losses
+from engine_bridge.commands.printing import named, print_segment, timings_line
+from engine_bridge.commands.terminal import StatusLine, clock, losses
 from engine_bridge.transcript import Segment, Transcript
 
 

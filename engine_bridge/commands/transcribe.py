@@ -17,8 +17,8 @@ from engine_bridge.errors import EngineBridgeError, EngineSpecError, Unsupported
 if TYPE_CHECKING:
     from engine_bridge.batch.job import Job
     from engine_bridge.batch.queue import RecordingResults
-    from engine_bridge.batch.screen import JobScreen
     from engine_bridge.cluster import ClusterResults
+    from engine_bridge.commands.screen import JobScreen
     from engine_bridge.engines.protocol import Engine
 
 SEVERAL_IN_ONE = (None, ("txt",), ("json",))
@@ -138,7 +138,7 @@ class TranscribeCommand:
         """Print the text of each recording as it becomes known."""
         from engine_bridge.batch.inputs import find_recordings
         from engine_bridge.batch.working import complete_settings
-        from engine_bridge.printing import Printer, first_two
+        from engine_bridge.commands.printing import Printer, first_two
 
         found = find_recordings(self.inputs)
         first = first_two(found)
@@ -190,7 +190,7 @@ class TranscribeCommand:
         """Do the job whose outputs go to a folder."""
         from engine_bridge.batch.interrupting import stopping_on_interrupt
         from engine_bridge.batch.job import Job
-        from engine_bridge.batch.screen import JobScreen
+        from engine_bridge.commands.screen import JobScreen
 
         with ExitStack() as stack:
             reports = [] if self.job.report is None else [self.job.report]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine_bridge.engines.protocol import ClipResult, ClipSegment
-from engine_bridge.spread import SLOWEST_PACE, estimated_segments, spoken_length, spread_words
+from engine_bridge.recognition.spread import SLOWEST_PACE, estimated_segments, spoken_length, spread_words
 
 WORDS = st.lists(
     st.sampled_from(["a", "hello,", "world.", "1984", "incomprehensible", "\u4f60\u597d\u3002", "caf\u00e9?"])

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from audio.chunk import Chunk
 from audio.energy import FRAMES_PER_SECOND, EnvelopeMeter, frame_length
 from audio.positions import seconds_from_samples
-from engine_bridge.edges import Seconds, speech_edges
-from engine_bridge.frame_levels import Levels
-from engine_bridge.stitch import speech_seconds
+from engine_bridge.recognition.edges import Seconds, speech_edges
+from engine_bridge.recognition.frame_levels import Levels
+from engine_bridge.recognition.stitch import speech_seconds
 
 DIP_DB = 10.0
 SHORTEST_DIP = 10

@@ -9,7 +9,7 @@ from collections import deque
 from concurrent.futures import Future
 from statistics import median
 
-from engine_bridge.spread import TYPICAL_PACE, spoken_length
+from engine_bridge.recognition.spread import TYPICAL_PACE, spoken_length
 
 LEAST_PACE, MOST_PACE = 0.5 * TYPICAL_PACE, 1.15 * TYPICAL_PACE
 """Bounds of what a recording is held to, in letters a second of speech: below the lower one text is missing even from
