@@ -6,7 +6,7 @@ A recording has its text beside it (`.txt`) and, for coverage and times, its seg
 `samples/`). The number after a method is its beam size; `auricle` alone is the default, greedy with a beam where that
 is doubtful. All methods run the same weights (tiny.en, int8, or `--model`). `auricle-untimed` is the same engine as if
 it could not time words, so that all times are estimated. `auricle-silero` finds speech with Silero's network, where
-`auricle[silero]` is installed.
+`auricle[silero]` is installed. `vllm-cuts` cuts the recording as vLLM does and recognises each chunk once.
 faster-whisper is measured where it is installed: `pip install faster-whisper`. Without arguments: the samples.
 
 With `--all` it goes on to where the chunks are cut (`bench.cuts`), to whether times drift in three hours
@@ -29,6 +29,7 @@ import numpy as np
 from audio import DetectorName, load_audio
 from bench import cuts, drift, word_times
 from bench.recordings import load
+from bench.vllm_cuts import vllm_cuts
 from bench.wer import word_errors
 from engine_bridge import open_engine, transcribe
 from engine_bridge.engines.allocator import keep_large_blocks
@@ -117,6 +118,16 @@ def faster_whisper(beam: int, model: str, *, batched: bool) -> Callable[[Any], H
     return run
 
 
+def cut_as_vllm(beam: int, model: str) -> Callable[[Any], Heard]:
+    recognise = vllm_cuts(beam, model)
+
+    def run(waveform: Any) -> Heard:
+        found = recognise(waveform)
+        return Heard(" ".join(text for text, _ in found), [span for text, span in found if text], [], [])
+
+    return run
+
+
 METHODS: dict[str, Callable[[str], Callable[[Any], Heard]]] = {
     "auricle": lambda model: auricle(None, model),
     "auricle-1": lambda model: auricle(1, model),
@@ -127,6 +138,8 @@ METHODS: dict[str, Callable[[str], Callable[[Any], Heard]]] = {
     "faster-whisper-5": lambda model: faster_whisper(5, model, batched=False),
     "faster-whisper-batched-1": lambda model: faster_whisper(1, model, batched=True),
     "faster-whisper-batched-5": lambda model: faster_whisper(5, model, batched=True),
+    "vllm-cuts-1": lambda model: cut_as_vllm(1, model),
+    "vllm-cuts-5": lambda model: cut_as_vllm(5, model),
 }
 
 

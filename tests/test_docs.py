@@ -109,7 +109,9 @@ class TestTranscripts:
 
     def test_every_reason_to_suspect_a_text_is_named(self):
         text = " ".join(self.page.read_text(encoding="utf-8").split())
-        sources = [(ROOT / "engine_bridge" / "recognition" / name).read_text() for name in ("text_checks.py", "judgement.py")]
+        sources = [
+            (ROOT / "engine_bridge" / "recognition" / name).read_text() for name in ("text_checks.py", "judgement.py")
+        ]
         reasons = re.findall(r'(?:return|DOUBTED =) "([a-z ]+)"', "".join(sources))
         assert len(reasons) >= 5
         for reason in reasons:
