@@ -191,7 +191,7 @@ def _watched(device: str) -> Iterator[Callable[[], int | None]]:
 
         yield taken
         return
-    first = _resident_bytes()
+    first = resident_bytes()
     if first is None:
         yield lambda: None
         return
@@ -201,12 +201,12 @@ def _watched(device: str) -> Iterator[Callable[[], int | None]]:
     def sample() -> None:
         nonlocal highest
         while not done.wait(_SAMPLE_SECONDS):
-            highest = max(highest, _resident_bytes() or 0)
+            highest = max(highest, resident_bytes() or 0)
 
     sampler = threading.Thread(target=sample, name="auricle-memory", daemon=True)
     sampler.start()
     try:
-        yield lambda: max(highest, _resident_bytes() or 0) - first
+        yield lambda: max(highest, resident_bytes() or 0) - first
     finally:
         done.set()
         sampler.join()
@@ -252,7 +252,8 @@ def _control_group_bytes() -> int | None:
     return None
 
 
-def _resident_bytes() -> int | None:
+def resident_bytes() -> int | None:
+    """Return the bytes of memory that this process holds, or None where that cannot be told."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
     return None

@@ -6,15 +6,19 @@ import threading
 import time
 from typing import Any
 
+from engine_bridge.budget import resident_bytes
+
 # Parameters of glibc's mallopt(3).
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 _NEVER = 2**31 - 1
 
-RETURN_SECONDS = 30.0
-"""How often what nobody has reused is returned after all. It takes 20 to 60 ms."""
+_LOOK_SECONDS = 0.25
+_GROWTH = 1.25
+"""What is free is returned when the process holds so many times what it held after returning, at the most, before.
+That takes 20 to 60 ms."""
 
 
-def keep_large_blocks(*, return_seconds: float = RETURN_SECONDS) -> bool:
+def keep_large_blocks() -> bool:
     """Tell the C library to keep freed memory for reuse, and return whether it will.
 
     An encoder allocates and frees blocks of tens of megabytes for each clip. By default glibc maps and unmaps each of
@@ -23,13 +27,7 @@ def keep_large_blocks(*, return_seconds: float = RETURN_SECONDS) -> bool:
     nothing is changed.
 
     Small blocks that come to lie in a freed large one keep the next from fitting there. Over hours the heap would grow
-    by such holes, so a thread gives back from time to time whatever is free.
-
-    Parameters
-    ----------
-    return_seconds : float
-        How often that is.
-
+    by such holes, so a thread gives back whatever is free where the process has grown by a quarter.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -40,11 +38,14 @@ def keep_large_blocks(*, return_seconds: float = RETURN_SECONDS) -> bool:
     wanted = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, _NEVER), (_ARENA_MAX, 1))
     if not all(library.mallopt(parameter, value) == 1 for parameter, value in wanted):
         return False
-    threading.Thread(target=_return, args=(library, return_seconds), name="auricle-memory-return", daemon=True).start()
+    threading.Thread(target=_return, args=(library,), name="auricle-memory-return", daemon=True).start()
     return True
 
 
-def _return(library: Any, seconds: float) -> None:
+def _return(library: Any) -> None:
+    most = 0.0
     while True:
-        time.sleep(seconds)
-        library.malloc_trim(0)
+        if (resident_bytes() or 0) > most:
+            library.malloc_trim(0)
+            most = max(most, _GROWTH * (resident_bytes() or 0))
+        time.sleep(_LOOK_SECONDS)

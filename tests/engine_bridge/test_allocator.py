@@ -9,33 +9,31 @@ from tests.recordings import ROOT
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has glibc's allocator")
 
-HELD_AFTER_FREEING = """
+PROGRAM = """
 import sys, time
 import numpy as np
-from pathlib import Path
-from engine_bridge.engines.allocator import keep_large_blocks
+from engine_bridge.budget import resident_bytes
+from engine_bridge.engines import allocator
 
-def resident():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20
-
-if not keep_large_blocks(return_seconds=float(sys.argv[1])):
+allocator._LOOK_SECONDS = {look}
+if not allocator.keep_large_blocks():
     sys.exit("this C library cannot be told")
-before = resident()
-large = [np.ones(8 << 20, np.uint8) for _ in range(16)]
-small = np.ones(1000, np.uint8)  # above the others, so that the heap cannot shrink
-del large
-kept = resident() - before
-deadline = time.monotonic() + float(sys.argv[2])
-while resident() - before > 32 and time.monotonic() < deadline:
-    time.sleep(0.01)
-print(kept, resident() - before)
+
+def held():
+    return resident_bytes() >> 20
+
+def freed(count):
+    large = [np.ones(8 << 20, np.uint8) for _ in range(count)]
+    return np.ones(1000, np.uint8)  # above the others, so that the heap cannot shrink
+
+{what}
 """
 
 
-def held(return_seconds: float, wait_seconds: float) -> tuple[int, int]:
-    """Return how many of 128 MiB are held at once after they were freed, and later."""
+def run(what: str, look: float) -> str:
+    """Run lines in a process whose memory is kept, and return what they print."""
     done = subprocess.run(
-        [sys.executable, "-c", HELD_AFTER_FREEING, str(return_seconds), str(wait_seconds)],
+        [sys.executable, "-c", PROGRAM.format(what=what, look=look)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -44,16 +42,39 @@ def held(return_seconds: float, wait_seconds: float) -> tuple[int, int]:
     if "cannot be told" in done.stderr:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
-    first, later = map(int, done.stdout.split())
-    return first, later
+    return done.stdout
 
 
 def test_freed_memory_is_kept_for_the_next_block():
-    first, later = held(return_seconds=3600, wait_seconds=0.2)
+    first, later = map(
+        int,
+        run(
+            """
+time.sleep(0.5)  # it has looked for the last time
+before = held()
+small = freed(16)
+print(held() - before)
+small = [small, freed(16)]
+print(held() - before)
+""",
+            look=3600,
+        ).split(),
+    )
     assert first >= 120
-    assert later >= 120
+    assert later - first <= 16
 
 
 def test_what_nobody_takes_up_again_is_returned():
-    _, later = held(return_seconds=0.5, wait_seconds=30)
-    assert later <= 32
+    left = run(
+        """
+time.sleep(0.5)
+before = held()
+small = [freed(16)]
+deadline = time.monotonic() + 30
+while held() - before > 64 and time.monotonic() < deadline:
+    time.sleep(0.01)
+print(held() - before)
+""",
+        look=0.1,
+    )
+    assert int(left) <= 64

@@ -53,7 +53,7 @@ def taking(monkeypatch):
             runs.append(clips)
             resident[0] = 500 + fixed + each * clips
 
-        monkeypatch.setattr(budget, "_resident_bytes", lambda: resident[0] * MIB)
+        monkeypatch.setattr(budget, "resident_bytes", lambda: resident[0] * MIB)
         return run, runs
 
     return make
