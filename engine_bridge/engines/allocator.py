@@ -13,7 +13,7 @@ _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 _NEVER = 2**31 - 1
 
 _LOOK_SECONDS = 0.25
-_GROWTH = 1.25
+_GROWTH = 1.1
 """What is free is returned when the process holds so many times what it held after returning, at the most, before.
 That takes 20 to 60 ms."""
 
@@ -27,7 +27,7 @@ def keep_large_blocks() -> bool:
     nothing is changed.
 
     Small blocks that come to lie in a freed large one keep the next from fitting there. Over hours the heap would grow
-    by such holes, so a thread gives back whatever is free where the process has grown by a quarter.
+    by such holes, so a thread gives back whatever is free where the process has grown by a tenth.
     """
     if not sys.platform.startswith("linux"):
         return False
