@@ -32,6 +32,8 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from bench.peak import peak_bytes  # noqa: E402 - found by the path above
+
 HANG_SECONDS = 10.0
 
 START_SECONDS = 600.0
@@ -218,22 +220,16 @@ def work(seed: int) -> None:
     for line in sys.stdin:
         what, data = mutated(originals, seed, int(line))
         for backend in [*backends, "auto"]:
-            before = peak()
+            before = peak_bytes()
             began = time.monotonic()
             outcome, said = judged(data, backend)
-            grown = peak() - before
+            grown = peak_bytes() - before
             if grown > MEMORY:
                 outcome, said = "memory", f"{grown >> 20} MiB"
             taken = time.monotonic() - began
             print(
                 json.dumps({"what": what, "backend": backend, "outcome": outcome, "said": said, "s": taken}), flush=True
             )
-
-
-def peak() -> int:
-    """Return the most bytes of memory that this process has held; `getrusage` would count its parent's as well."""
-    with Path("/proc/self/status").open() as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) * 1024
 
 
 class Worker:

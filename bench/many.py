@@ -95,19 +95,20 @@ def _broken(chance: random.Random, number: int) -> bytes:
     )[number % 4]
 
 
-def _watched(command: list[str]) -> tuple[int, str, float]:
-    """Run a command and return its exit code, what it said, and its peak memory in MiB (0 where that is not told)."""
-    status, peak = Path("/proc"), 0.0
+def _watched(folder: Path, out: Path) -> tuple[int, str, float]:
+    """Give a folder to the command; return its exit code, what it said, and its peak memory in MiB, 0 if not told."""
+    from bench.peak import peak_bytes  # here, as one measurement runs this file by its path
+
+    command = [sys.executable, "-m", "cli", "transcribe", str(folder), "-o", str(out), "-f", "txt", "-q"]
+    peak = 0
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=said)
         while process.poll() is None:
-            # VmHWM is the process's own; what `wait4` tells includes the memory of the process that started it.
             with contextlib.suppress(OSError):
-                lines = (status / str(process.pid) / "status").read_text().splitlines()
-                peak = max([peak, *(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))])
+                peak = max(peak, peak_bytes(process.pid))
             time.sleep(_LOOK_SECONDS)
         said.seek(0)
-        return process.returncode, said.read(), peak
+        return process.returncode, said.read(), peak / (1 << 20)
 
 
 def memory_for_few(folder: Path, kinds: dict[str, str], place: Path) -> float:
@@ -117,8 +118,7 @@ def memory_for_few(folder: Path, kinds: dict[str, str], place: Path) -> float:
     for name in names[:FEW]:
         (place / "few" / name).parent.mkdir(parents=True, exist_ok=True)
         (place / "few" / name).hardlink_to(folder / name)
-    command = [sys.executable, "-m", "cli", "transcribe", str(place / "few"), "-o", str(place / "of-few"), "-f", "txt"]
-    return _watched([*command, "-q"])[2]
+    return _watched(place / "few", place / "of-few")[2]
 
 
 def account(folder: Path, kinds: dict[str, str], out: Path, few: float = 0.0) -> list[str]:
@@ -126,9 +126,8 @@ def account(folder: Path, kinds: dict[str, str], out: Path, few: float = 0.0) ->
 
     `few` is the peak memory, in MiB, of a job over few of them, where it is known.
     """
-    command = [sys.executable, "-m", "cli", "transcribe", str(folder), "-o", str(out), "-f", "txt", "-q"]
     before = time.perf_counter()
-    code, told_on_terminal, peak = _watched(command)
+    code, told_on_terminal, peak = _watched(folder, out)
     seconds = time.perf_counter() - before
     report = json.loads((out / ".auricle" / "report.json").read_text())
     told = {entry["id"]: entry for entry in report["recordings"]}
