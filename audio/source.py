@@ -72,6 +72,8 @@ class Source:
         What messages call it: the path as it was given, "<bytes>", "<file>" or "<array>".
     path : str or None
         The path, for a source that is a regular file on disk.
+    data : bytes or None
+        The encoded bytes, for a source that is in memory.
     array : ArrayAudio or None
         The samples, for a source that needs no decoding.
     size : int or None
@@ -95,7 +97,7 @@ class Source:
         self.path = path
         self.array = array
         self.size = size
-        self._data = data
+        self.data = data
         self._file = file
         self._start = start
         self._lock = threading.Lock()
@@ -171,7 +173,7 @@ class Source:
         view = Source(
             self.name,
             path=self.path,
-            data=self._data,
+            data=self.data,
             file=self._file,
             start=self._start,
             size=self.size,
@@ -201,9 +203,9 @@ class Source:
         if self.size is None:
             raise TypeError(f"{self.name} is an array; it has no bytes to read")
         length = max(min(self.size, stop if stop is not None else self.size) - start, 0)
-        if self._data is not None:
+        if self.data is not None:
             if self._stop is None:
-                return io.BytesIO(self._data[start : start + length])
+                return io.BytesIO(self.data[start : start + length])
             raw = self._reader(self._slice, start, length)
         elif self.path is not None:
             descriptor = os.open(self.path, os.O_RDONLY)
@@ -229,7 +231,7 @@ class Source:
         return Reader(read, length, release)
 
     def _slice(self, offset: int, size: int) -> bytes:
-        return self._data[offset : offset + size] if self._data is not None else b""
+        return self.data[offset : offset + size] if self.data is not None else b""
 
     def _read_shared(self, offset: int, size: int) -> bytes:
         with self._lock:
