@@ -41,6 +41,11 @@ SUFFIXES = {".flac", ".wav", ".opus", ".mp3", ".m4a", ".ogg"}
 EDGE_SECONDS = 0.05  # speech this close to a segment counts as covered
 Span = tuple[float, float]
 
+HEADER = (
+    "| recording | method | x real time | words | WER % | deleted | inserted | speech lost % | gaps s |"
+    " start error s (median / 95 %) | end error s |\n" + "| --- " * 11 + "|"
+)
+
 
 @dataclass
 class Heard:
@@ -217,6 +222,17 @@ def shown(value: float | None, places: int = 2) -> str:
     return "-" if value is None else f"{value:.{places}f}"
 
 
+def line(row: Row) -> str:
+    """Return a row of the table that `HEADER` begins."""
+    return (
+        f"| {row.recording} | {row.method} | {row.times_real_time:.0f} | {row.words}"
+        f" | {shown(row.word_error_percent)} | {row.deleted} | {row.inserted}"
+        f" | {shown(row.lost_speech_percent)} | {row.gap_seconds:.1f}"
+        f" | {shown(row.start_median)} / {shown(row.start_p95)}"
+        f" | {shown(row.end_median)} / {shown(row.end_p95)} |"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("places", nargs="*", type=Path, default=[SAMPLES])
@@ -234,23 +250,13 @@ def main() -> None:
         print("silero-vad is not installed here: measured without it (pip install 'auricle[silero]')")
         methods.remove("auricle-silero")
     running = {method: METHODS[method](arguments.model) for method in methods}
-    print(
-        "| recording | method | x real time | words | WER % | deleted | inserted | speech lost % | gaps s |"
-        " start error s (median / 95 %) | end error s |\n" + "| --- " * 11 + "|"
-    )
+    print(HEADER)
     rows: list[Row] = []
     for path in recordings(arguments.places):
         for method, run in running.items():
             row = measure(path, method, run)
             rows.append(row)
-            print(
-                f"| {row.recording} | {row.method} | {row.times_real_time:.0f} | {row.words}"
-                f" | {shown(row.word_error_percent)} | {row.deleted} | {row.inserted}"
-                f" | {shown(row.lost_speech_percent)} | {row.gap_seconds:.1f}"
-                f" | {shown(row.start_median)} / {shown(row.start_p95)}"
-                f" | {shown(row.end_median)} / {shown(row.end_p95)} |",
-                flush=True,
-            )
+            print(line(row), flush=True)
             if arguments.json:
                 with arguments.json.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(asdict(row)) + "\n")

@@ -1,6 +1,7 @@
 """Memory that large computations reuse instead of returning."""
 
 import ctypes
+import itertools
 import sys
 import threading
 import time
@@ -12,10 +13,28 @@ from engine_bridge.budget import resident_bytes
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 _NEVER = 2**31 - 1
 
-_LOOK_SECONDS = 0.25
-_GROWTH = 1.1
-"""What is free is returned when the process holds so many times what it held after returning, at the most, before.
-That takes 26 ms in the mean, forty times in 96 s of a job."""
+_LOOK_SECONDS = 0.02
+_LOOKS_A_COUNT = 12
+"""Looking costs 0.2 ms, and counting what is in use up to 2 ms, in which nobody allocates."""
+
+_SPARE = 1.2
+"""What may be held: so many times the most that was in use, and what is held beside the heap."""
+
+_GROWTH = 1.03
+"""After returning, at least so many times what was left: some of what is free cannot be returned. Over a job of 2000
+recordings both together return memory one and a half times a second, 13 ms each."""
+
+
+class _HeapUse(ctypes.Structure):
+    """The struct mallinfo2 of glibc 2.33 and later."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks"),
+            *("uordblks", "fordblks", "keepcost"),
+        )
+    )
 
 
 def keep_large_blocks() -> bool:
@@ -27,7 +46,7 @@ def keep_large_blocks() -> bool:
     nothing is changed.
 
     Small blocks that come to lie in a freed large one keep the next from fitting there. Over hours the heap would grow
-    by such holes, so a thread gives back whatever is free where the process has grown by a tenth.
+    by such holes, so a thread gives back whatever is free where much more is held than was ever in use.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -43,9 +62,23 @@ def keep_large_blocks() -> bool:
 
 
 def _return(library: Any) -> None:
-    most = 0.0
-    while True:
-        if (resident_bytes() or 0) > most:
+    most, beside, allowed = _bytes_in_use(library), 0.0, 0.0
+    for look in itertools.count():
+        if look % _LOOKS_A_COUNT == 0:
+            most = max(most, _bytes_in_use(library))
+        if (resident_bytes() or 0) > max(beside + _SPARE * most, allowed):
             library.malloc_trim(0)
-            most = max(most, _GROWTH * (resident_bytes() or 0))
+            left = resident_bytes() or 0
+            allowed = _GROWTH * left
+            # Others allocate and free between the two readings, so that one difference alone says little.
+            apart = left - _bytes_in_use(library)
+            beside = beside + 0.2 * (apart - beside) if beside else apart
         time.sleep(_LOOK_SECONDS)
+
+
+def _bytes_in_use(library: Any) -> int:
+    """Return what of the heap is not free; 0 where the C library does not tell it in 64 bits."""
+    if not hasattr(library, "mallinfo2"):
+        return 0
+    library.mallinfo2.restype = _HeapUse
+    return int(library.mallinfo2().uordblks)

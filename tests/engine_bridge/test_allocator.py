@@ -78,3 +78,25 @@ print(held() - before)
         look=0.1,
     )
     assert int(left) <= 64
+
+
+def test_what_is_in_use_is_counted_without_what_is_free():
+    taken, freed = map(
+        int,
+        run(
+            """
+import ctypes
+library = ctypes.CDLL(None)
+if not hasattr(library, "mallinfo2"):
+    sys.exit("this C library cannot be told")
+before = allocator._bytes_in_use(library)
+large = [np.ones(8 << 20, np.uint8) for _ in range(16)]
+print((allocator._bytes_in_use(library) - before) >> 20)
+del large
+print((allocator._bytes_in_use(library) - before) >> 20)
+""",
+            look=3600,
+        ).split(),
+    )
+    assert 128 <= taken < 136
+    assert freed <= 8
