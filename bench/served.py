@@ -20,7 +20,9 @@ as well; the stock endpoint takes none over ten minutes.
 """
 
 import argparse
+import contextlib
 import io
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -66,9 +68,8 @@ def by_engine(engine: Engine) -> Callable[[Any], Heard]:
     return run
 
 
-def in_one_request(address: str) -> Callable[[Any], Heard]:
+def in_one_request(client: httpx2.Client) -> Callable[[Any], Heard]:
     """Return what sends a waveform, or a file, to a server's own endpoint and asks for times."""
-    client = httpx2.Client(base_url=address, timeout=_ANSWER_SECONDS, trust_env=False)
     model = client.get("models").raise_for_status().json()["data"][0]["id"]
     asked = {"model": model, "language": "en", "response_format": "verbose_json"}
 
@@ -76,7 +77,7 @@ def in_one_request(address: str) -> Callable[[Any], Heard]:
         file = (source.name, source.read_bytes()) if isinstance(source, Path) else ("recording.flac", _flac(source))
         answer = client.post("audio/transcriptions", files={"file": file}, data=asked)
         if answer.status_code != 200:
-            raise SystemExit(f"{address} answered {answer.status_code}: {answer.text[:500]}")
+            raise SystemExit(f"{client.base_url} answered {answer.status_code}: {answer.text[:500]}")
         told = answer.json()
         segments = [each for each in told["segments"] if not each.get("suspect")]
         return Heard(
@@ -140,16 +141,33 @@ def main() -> None:
     arguments = parser.parse_args()
     if not (arguments.stock or arguments.plugin):
         parser.error("name a server, with --stock, --plugin or both")
-    paths = recordings(arguments.places)
+    with contextlib.ExitStack() as closing:
+        compare(recordings(arguments.places), arguments, closing)
+
+
+def compare(paths: Sequence[Path], arguments: argparse.Namespace, closing: contextlib.ExitStack) -> None:
+    """Print what each method makes of each recording."""
+
+    def engine(opened: Engine) -> Callable[[Any], Heard]:
+        closing.callback(opened.close)
+        return by_engine(opened)
+
+    def endpoint(address: str) -> Callable[[Any], Heard]:
+        client = httpx2.Client(base_url=address, timeout=_ANSWER_SECONDS, trust_env=False)
+        return in_one_request(closing.enter_context(client))
+
     methods: dict[str, Callable[[], Callable[[Any], Heard]]] = {}
     if arguments.stock:
-        methods["http"] = lambda: by_engine(HttpEngine(arguments.stock))
-        methods["stock"] = lambda: in_one_request(arguments.stock)
+        methods["http"] = lambda: engine(HttpEngine(arguments.stock))
+        methods["stock"] = lambda: endpoint(arguments.stock)
     if arguments.plugin:
-        methods["plugin"] = lambda: in_one_request(arguments.plugin)
-    methods["embedded"] = lambda: by_engine(open_engine("embedded:tiny.en", compute_type="float32"))
+        methods["plugin"] = lambda: endpoint(arguments.plugin)
+    methods["embedded"] = lambda: engine(open_engine("embedded:tiny.en", compute_type="float32"))
     if arguments.methods:
-        methods = {name: methods[name] for name in arguments.methods.split(",")}
+        wanted = arguments.methods.split(",")
+        if unknown := [name for name in wanted if name not in methods]:
+            sys.exit(f"not measured here: {', '.join(unknown)}; there are {', '.join(methods)}")
+        methods = {name: methods[name] for name in wanted}
     running = {name: start() for name, start in methods.items()}
     print(HEADER)
     rows: list[Row] = []
