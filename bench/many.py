@@ -4,7 +4,7 @@
 
 First a folder of files of all kinds is made from the sample recording (short ones in five formats, long ones, silence,
 and what is no recording) and given to the command in one call. Its report has to name each of them, as done or with
-the reason. Its peak memory is set against that for twenty of them, of the same kinds (on Linux).
+the reason. Its peak memory is set against that for twenty of them, the largest of five sets (on Linux).
 
 Then the short ones of speech are timed: `transcribe_many` in one process, and faster-whisper called for one file after
 the other in another, with the same model, int8 and all cores; starting and loading the model are not counted. Greedy
@@ -44,8 +44,8 @@ LONG, SILENT, BROKEN = 0.01, 0.03, 0.04
 """Shares of the files; all others are short speech."""
 
 WARM_UP = 4
-FEW = 20
-"""Files whose memory is set against that of all."""
+FEW, SETS = 20, 5
+"""Files whose memory is set against that of all, and how many such sets."""
 
 _LOOK_SECONDS = 0.05
 
@@ -111,20 +111,33 @@ def _watched(folder: Path, out: Path) -> tuple[int, str, float]:
         return process.returncode, said.read(), peak / (1 << 20)
 
 
-def memory_for_few(folder: Path, kinds: dict[str, str], place: Path) -> float:
-    """Return the peak memory, in MiB, of a job over few files: two of each kind, and short ones."""
-    names = [name for kind in set(kinds.values()) for name in [n for n, k in kinds.items() if k == kind][:2]]
-    names += [name for name, kind in kinds.items() if kind == "short" and name not in names]
-    for name in names[:FEW]:
-        (place / "few" / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / "few" / name).hardlink_to(folder / name)
-    return _watched(place / "few", place / "of-few")[2]
+def demanding(kinds: dict[str, str]) -> list[list[str]]:
+    """Return the sets of files that take the most memory: of those that follow on each other, the ones with most audio.
+
+    What a job holds depends on what is in flight together. A job of many files meets the worst of its mixtures, and is
+    to be compared with jobs of few that are such a mixture.
+    """
+    names = sorted(kinds, key=lambda name: Path(name).parts)
+    sets = [names[at : at + FEW] for at in range(0, len(names), FEW)]
+    return sorted(sets, key=lambda some: -sum(kinds[name] == "long" for name in some))[:SETS]
 
 
-def account(folder: Path, kinds: dict[str, str], out: Path, few: float = 0.0) -> list[str]:
+def memory_for_few(folder: Path, kinds: dict[str, str], place: Path) -> list[float]:
+    """Return the peak memory, in MiB, of jobs over few files."""
+    peaks = []
+    for number, names in enumerate(demanding(kinds)):
+        for name in names:
+            linked = place / f"few-{number}" / name
+            linked.parent.mkdir(parents=True, exist_ok=True)
+            linked.hardlink_to(folder / name)
+        peaks.append(_watched(place / f"few-{number}", place / f"of-few-{number}")[2])
+    return peaks
+
+
+def account(folder: Path, kinds: dict[str, str], out: Path, few: Sequence[float] = ()) -> list[str]:
     """Give all files to the command, and return what its report says of them and what is wrong with that.
 
-    `few` is the peak memory, in MiB, of a job over few of them, where it is known.
+    `few` has the peak memory, in MiB, of jobs over few of them, where it is known.
     """
     before = time.perf_counter()
     code, told_on_terminal, peak = _watched(folder, out)
@@ -149,8 +162,11 @@ def account(folder: Path, kinds: dict[str, str], out: Path, few: float = 0.0) ->
         f"{len(kinds)} files ({counts}): {seconds:.1f} s, {audio / seconds:.1f} times real time, exit code {code}",
         f"accounted for: {len(told)} of {len(kinds)}; {report['counts']}",
     ]
-    if few and peak:
-        lines.append(f"peak memory: {peak:.0f} MiB, for {FEW} of the files {few:.0f} MiB ({peak / few - 1:+.0%})")
+    if peak and few and max(few):
+        lines.append(
+            f"peak memory: {peak:.0f} MiB; of {len(few)} jobs with {FEW} of the files each {min(few):.0f} to "
+            f"{max(few):.0f} MiB ({peak / max(few) - 1:+.0%})"
+        )
     return [*lines, *(f"FAULT: {fault}" for fault in faults)]
 
 

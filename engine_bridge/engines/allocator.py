@@ -18,7 +18,11 @@ _LOOKS_A_COUNT = 12
 """Looking costs 0.2 ms, and counting what is in use up to 2 ms, in which nobody allocates."""
 
 _SPARE = 1.2
-"""What may be held: so many times the most that was in use, and what is held beside the heap."""
+"""What may be held: so many times the most that was in use of late, and what is held beside the heap."""
+
+_FADING = 0.995
+"""What the most counts for at the next count, a quarter of a second later: the largest steps of all workers meet now
+and then, and what that took is not needed for good."""
 
 _GROWTH = 1.03
 """After returning, at least so many times what was left: some of what is free cannot be returned. Over a job of 2000
@@ -46,7 +50,7 @@ def keep_large_blocks() -> bool:
     nothing is changed.
 
     Small blocks that come to lie in a freed large one keep the next from fitting there. Over hours the heap would grow
-    by such holes, so a thread gives back whatever is free where much more is held than was ever in use.
+    by such holes, so a thread gives back whatever is free where much more is held than was in use of late.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -62,10 +66,10 @@ def keep_large_blocks() -> bool:
 
 
 def _return(library: Any) -> None:
-    most, beside, allowed = _bytes_in_use(library), 0.0, 0.0
+    most, beside, allowed = 0.0, 0.0, 0.0
     for look in itertools.count():
         if look % _LOOKS_A_COUNT == 0:
-            most = max(most, _bytes_in_use(library))
+            most = max(_FADING * most, _bytes_in_use(library))
         if (resident_bytes() or 0) > max(beside + _SPARE * most, allowed):
             library.malloc_trim(0)
             left = resident_bytes() or 0

@@ -301,7 +301,8 @@ class EmbeddedEngine:
         for language in dict.fromkeys(code for code, _ in languages):
             members = [index for index, (code, _) in enumerate(languages) if code == language]
             frames = [batch[index].frames for index in members]
-            decoded = self._text.decode(encoded[members], frames, language, options)
+            states = encoded if len(members) == len(batch) else encoded[members]
+            decoded = self._text.decode(states, frames, language, options)
             for index, result in zip(members, decoded, strict=True):
                 results[index] = replace(result, language_probability=languages[index][1])
         return [results[index] for index in range(len(batch))]
@@ -315,18 +316,18 @@ class EmbeddedEngine:
         return np.stack([next(computed) if request.states is None else request.states for request in batch])
 
     def _states(self, clips: Sequence[NDArray[np.float32]]) -> NDArray[Any]:
-        with self._timing.stage(FEATURES):
-            features = [log_mel_spectrogram(clip, self._model.n_mels) for clip in clips]
-        with self._timing.stage(ENCODE):
-            states: NDArray[Any] | None = None
-            for first in range(0, len(features), self._encoder_batch):
-                group = np.stack(features[first : first + self._encoder_batch])
-                encoded = np.asarray(self._model.encode(self._storage.from_array(group), to_cpu=True))
+        states: NDArray[Any] | None = None
+        for first in range(0, len(clips), self._encoder_batch):
+            group = clips[first : first + self._encoder_batch]
+            with self._timing.stage(FEATURES):
+                features = np.stack([log_mel_spectrogram(clip, self._model.n_mels) for clip in group])
+            with self._timing.stage(ENCODE):
+                encoded = np.asarray(self._model.encode(self._storage.from_array(features), to_cpu=True))
                 if states is None:
-                    states = np.empty((len(features), *encoded.shape[1:]), encoded.dtype)
+                    states = np.empty((len(clips), *encoded.shape[1:]), encoded.dtype)
                 states[first : first + len(encoded)] = encoded
-            assert states is not None  # noqa: S101 - for the type checker: there are clips
-            return states
+        assert states is not None  # noqa: S101 - for the type checker: there are clips
+        return states
 
     def _languages(self, encoded: NDArray[Any]) -> list[LanguageProbabilities]:
         with self._timing.stage(DECODE_TEXT):
