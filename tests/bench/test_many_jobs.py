@@ -3,7 +3,7 @@
 import pytest
 
 from bench.kills import compare
-from bench.many import account, make_files
+from bench.many import FEW, SETS, account, demanding, make_files
 from tests.recordings import model_problem
 
 pytestmark = [
@@ -25,3 +25,15 @@ def test_every_one_of_forty_files_is_accounted_for(tmp_path):
     lines = account(tmp_path / "in", kinds, tmp_path / "out")
     assert not [line for line in lines if line.startswith("FAULT")]
     assert lines[1].startswith("accounted for: 40 of 40")
+
+
+def test_memory_is_compared_with_jobs_of_neighbours_that_have_the_most_long_ones():
+    kinds = {f"{number // 50:02d}/file{number:03d}": "short" for number in range(200)}
+    for number in (60, 61, 65, 140, 141, 199):
+        kinds[f"{number // 50:02d}/file{number:03d}"] = "long"
+    names = sorted(kinds)
+    sets = demanding(kinds)
+    assert len(sets) == SETS
+    assert sets[:3] == [names[60:80], names[140:160], names[180:200]]
+    assert {len(some) for some in sets} == {FEW}
+    assert len({name for some in sets for name in some}) == SETS * FEW
