@@ -4,8 +4,8 @@ import sqlite3
 import time
 from pathlib import Path
 
+from engine_bridge.databases import limit_cache
 from engine_bridge.errors import JournalError
-from engine_bridge.temporary_tables import limit_cache
 
 SCHEMA_VERSION = 1
 

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from engine_bridge.temporary_tables import open_tables
+from engine_bridge.databases import open_tables
 
 _SOUNDS = (
     "3ga aac ac3 adts aif aifc aiff alac amr ape au awb bwf caf dsf dts eac3 flac gsm m4a m4b m4r mka mp1 mp2 mp3 mpa "

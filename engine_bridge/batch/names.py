@@ -9,7 +9,7 @@ from typing import Self
 from urllib.parse import unquote, urlsplit
 
 from engine_bridge.batch.recording import Recording
-from engine_bridge.temporary_tables import open_tables
+from engine_bridge.databases import open_tables
 
 _KEY_BYTES = 16
 _NOWHERE = ("", ".", "..", "/")

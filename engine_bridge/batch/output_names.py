@@ -9,9 +9,9 @@ from typing import Self
 
 from engine_bridge.batch.recording import Recording
 from engine_bridge.batch.remote import is_address
+from engine_bridge.databases import open_tables
 from engine_bridge.formats import find_format
 from engine_bridge.outputs import folded
-from engine_bridge.temporary_tables import open_tables
 
 
 class OutputNames:

@@ -19,8 +19,8 @@ from typing import Any, Self, TextIO
 
 from engine_bridge.batch.result_tables import source_name
 from engine_bridge.batch.results import Failure, RecordingResult
+from engine_bridge.databases import open_tables
 from engine_bridge.outputs import write_atomically
-from engine_bridge.temporary_tables import open_tables
 
 SCHEMA = "auricle.report"
 VERSION = 1

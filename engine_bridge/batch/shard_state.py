@@ -16,9 +16,9 @@ from engine_bridge.batch.chunking import SplitSettings
 from engine_bridge.batch.locks import ByteLocks
 from engine_bridge.batch.recording import Recording
 from engine_bridge.batch.remote import is_address
+from engine_bridge.databases import open_tables
 from engine_bridge.errors import OutputError
 from engine_bridge.outputs import written
-from engine_bridge.temporary_tables import open_tables
 
 _LOCK = ".auricle.lock"
 

@@ -1,4 +1,4 @@
-"""Tables for what a job knows of any number of recordings: they go to a temporary file before they take much memory."""
+"""SQLite in little memory, and tables that go to a temporary file: for what a job knows of any number of recordings."""
 
 import sqlite3
 
