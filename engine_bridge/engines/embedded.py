@@ -278,13 +278,9 @@ class EmbeddedEngine:
     def _run_dummies(self, clips: int) -> None:
         """Encode and decode so many clips of full length, to see what memory that takes."""
         silence = np.zeros(WINDOW_FRAMES, dtype=np.float32)
-        encoded = np.ascontiguousarray(self._states([silence] * clips))
-        self._model.generate(
-            self._storage.from_array(encoded),
-            [self._tokens.prompt("en", DecodingOptions(language="en"))] * clips,
-            beam_size=WIDE_BEAM,
-            max_length=DUMMY_TOKENS,
-        )
+        encoded = self._states([silence] * clips)
+        for beam_size in (1, WIDE_BEAM):
+            self._text.written(encoded, "en", DecodingOptions(language="en"), beam_size, DUMMY_TOKENS)
 
     def _process(self, batch: Sequence[ClipRequest]) -> Sequence[Any]:
         encoded = self._encode(batch)

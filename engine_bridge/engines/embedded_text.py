@@ -78,7 +78,7 @@ class TextDecoder:
         """
         encoded = np.ascontiguousarray(encoded)
         with self._timing.stage(DECODE_TEXT):
-            outputs = self._written(encoded, language, options, options.beam_size)
+            outputs = self.written(encoded, language, options, options.beam_size)
             if options.doubt_beam_size > options.beam_size:
                 self._search_again(outputs, encoded, language, options)
         tokens = [list(output.sequences_ids[0]) for output in outputs]
@@ -102,8 +102,30 @@ class TextDecoder:
             for found, output in zip(segments, outputs, strict=True)
         ]
 
-    def _written(self, encoded: NDArray[Any], language: str, options: DecodingOptions, beam_size: int) -> list[Any]:
-        """Return CTranslate2's result for each clip."""
+    def written(
+        self,
+        encoded: NDArray[Any],
+        language: str,
+        options: DecodingOptions,
+        beam_size: int,
+        max_tokens: int = MAX_CONTEXT_TOKENS,
+    ) -> list[Any]:
+        """Return CTranslate2's result for each clip.
+
+        Parameters
+        ----------
+        encoded : ndarray, shape (clips, states, hidden size)
+            The encoder's states.
+        language : str
+            ISO 639-1 code, the same for all.
+        options : DecodingOptions
+            How they are to be recognised, the same for all.
+        beam_size : int
+            Texts that are followed side by side, 1 for greedy search.
+        max_tokens : int
+            Where a text ends at the latest, in tokens.
+
+        """
         sampling = {"sampling_topk": 0, "sampling_temperature": options.temperature} if options.temperature > 0 else {}
         together = len(encoded) if beam_size == 1 else self._searched_together
         outputs: list[Any] = []
@@ -113,7 +135,7 @@ class TextDecoder:
                 self._storage.from_array(group),
                 [self._tokens.prompt(language, options)] * len(group),
                 beam_size=beam_size,
-                max_length=MAX_CONTEXT_TOKENS,
+                max_length=max_tokens,
                 return_scores=True,
                 return_no_speech_prob=True,
                 **sampling,
@@ -132,7 +154,7 @@ class TextDecoder:
         ]
         if not doubtful:
             return
-        searched = self._written(encoded[doubtful], language, options, options.doubt_beam_size)
+        searched = self.written(encoded[doubtful], language, options, options.doubt_beam_size)
         for index, output in zip(doubtful, searched, strict=True):
             if output.scores[0] > outputs[index].scores[0]:
                 outputs[index] = output
