@@ -541,9 +541,9 @@ class TestStoppingEarly:
             first = next(iter(transcription))
             assert first.words[0].text == "w0"
             assert str(path) in open_files()
+            wait_until(lambda: engine.most_in_flight > 1)
         assert str(path) not in open_files()
         assert [thread for thread in threading.enumerate() if thread not in before] == [engine._worker]
-        assert engine.most_in_flight > 1
         assert all(request.future.cancelled() for request in engine._waiting)
         engine.close()
         assert [thread for thread in threading.enumerate() if thread not in before] == []
