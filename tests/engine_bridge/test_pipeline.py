@@ -536,12 +536,16 @@ class TestStoppingEarly:
         path = tmp_path / "talk.wav"
         soundfile.write(path, Recording().phrases(200).samples, RATE)
         before = set(threading.enumerate())
-        engine = FakeEngine(hear, delay=lambda number: 0.0 if number == 0 else 60.0)
+
+        def hear_once_others_wait(samples, options):
+            wait_until(lambda: engine.most_in_flight > 1)
+            return hear(samples, options)
+
+        engine = FakeEngine(hear_once_others_wait, delay=lambda number: 0.0 if number == 0 else 60.0)
         with stream_transcript(path, engine=engine) as transcription:
             first = next(iter(transcription))
             assert first.words[0].text == "w0"
             assert str(path) in open_files()
-            wait_until(lambda: engine.most_in_flight > 1)
         assert str(path) not in open_files()
         assert [thread for thread in threading.enumerate() if thread not in before] == [engine._worker]
         assert all(request.future.cancelled() for request in engine._waiting)
