@@ -3,6 +3,7 @@
 import logging
 import os
 import socket
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -104,6 +105,8 @@ def rows_of_pass(orders: list[Order], run: Pass) -> Iterator["pa.Table"]:
     import ray.data
 
     logging.getLogger("ray.data").setLevel(logging.ERROR)
+    # Said of every job that has fewer batches than engines, which nobody can help.
+    warnings.filterwarnings("ignore", "The minimum number of concurrent actors", UserWarning)
     blocks = len(orders) if run.alone else min(len(orders), MOST_READERS)
     rows = ray.data.from_items([packed(order) for order in orders], override_num_blocks=blocks)
     if run.stage == "contents":
