@@ -43,7 +43,7 @@ SILENCE_DB = -120.0
 """Level of a frame of zeros, in dB relative to full scale; nothing is quieter."""
 
 _COMB_SECONDS = 0.00025
-_LEAST_DB, _LEAST_ENERGY, _BROKEN_ENERGY = -120.0, 1e-12, 1e12
+_LEAST_ENERGY, _BROKEN_ENERGY = 1e-12, 1e12
 _TILE_FRAMES = 400  # what is worked on at a time stays in the processor's cache
 
 _PAGE_FRAMES = 6000
@@ -177,7 +177,7 @@ def _decibels(energies: FloatArray) -> FloatArray:
     """Return 10 log10 of mean squares; what is not a number counts as loud, since broken samples are no silence."""
     bounded = np.fmin(np.maximum(energies, np.float32(_LEAST_ENERGY)), np.float32(_BROKEN_ENERGY))
     # The logarithm of the least is not the same to the last bit on all processors.
-    return np.maximum(np.log10(bounded) * np.float32(10), np.float32(_LEAST_DB))
+    return np.maximum(np.log10(bounded) * np.float32(10), np.float32(SILENCE_DB))
 
 
 def noise_floor(smooth: FloatArray) -> FloatArray:

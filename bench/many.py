@@ -112,7 +112,7 @@ def _watched(folder: Path, out: Path) -> tuple[int, str, float]:
 
 
 def demanding(kinds: dict[str, str]) -> list[list[str]]:
-    """Return the sets of files that take the most memory: of those that follow on each other, the ones with most audio.
+    """Return sets of files that take much memory: of those that follow on each other, the ones with most long ones.
 
     What a job holds depends on what is in flight together. A job of many files meets the worst of its mixtures, and is
     to be compared with jobs of few that are such a mixture.

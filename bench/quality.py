@@ -35,6 +35,7 @@ from engine_bridge import open_engine, transcribe
 from engine_bridge.engines.allocator import keep_large_blocks
 from engine_bridge.engines.model_files import locate_model
 from engine_bridge.engines.protocol import Engine
+from engine_bridge.transcript import Transcript
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples"
 SUFFIXES = {".flac", ".wav", ".opus", ".mp3", ".m4a", ".ogg"}
@@ -74,6 +75,17 @@ class Row:
     end_p95: float | None
 
 
+def heard(transcript: Transcript) -> Heard:
+    """Return what stands in a transcript, less what it doubts."""
+    sound = [segment for segment in transcript.segments if segment.suspect is None]
+    return Heard(
+        " ".join(segment.text for segment in sound),
+        [(segment.start, segment.end) for segment in sound],
+        [(word.start, word.end, word.text) for segment in sound for word in segment.words],
+        [(gap.start, gap.end) for gap in transcript.gaps],
+    )
+
+
 class WithoutTimes:
     """An engine as it would be if it could neither time words nor search with beams, like most that are shared."""
 
@@ -92,14 +104,7 @@ def auricle(
     engine: Any = opened if timed else WithoutTimes(opened)
 
     def run(waveform: Any) -> Heard:
-        transcript = transcribe((waveform, 16_000), engine=engine, language="en", beam_size=beam, detector=detector)
-        sound = [segment for segment in transcript.segments if segment.suspect is None]
-        return Heard(
-            " ".join(segment.text for segment in sound),
-            [(segment.start, segment.end) for segment in sound],
-            [(word.start, word.end, word.text) for segment in sound for word in segment.words],
-            [(gap.start, gap.end) for gap in transcript.gaps],
-        )
+        return heard(transcribe((waveform, 16_000), engine=engine, language="en", beam_size=beam, detector=detector))
 
     return run
 
@@ -233,6 +238,14 @@ def line(row: Row) -> str:
     )
 
 
+def print_means(rows: Sequence[Row], methods: Iterable[str]) -> None:
+    """Print each method's mean word error rate over the recordings with words."""
+    for method in methods:
+        errors = [r.word_error_percent for r in rows if r.method == method and r.word_error_percent is not None]
+        if errors:
+            print(f"| mean of {len(errors)} | {method} | | | {mean(errors):.2f} | | | | | | |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("places", nargs="*", type=Path, default=[SAMPLES])
@@ -260,10 +273,7 @@ def main() -> None:
             if arguments.json:
                 with arguments.json.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(asdict(row)) + "\n")
-    for method in methods:
-        errors = [r.word_error_percent for r in rows if r.method == method and r.word_error_percent is not None]
-        if errors:
-            print(f"| mean of {len(errors)} | {method} | | | {mean(errors):.2f} | | | | | | |")
+    print_means(rows, methods)
     if arguments.all:
         rest(recordings(arguments.places), arguments.model)
 

@@ -28,7 +28,6 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import httpx2
@@ -36,26 +35,14 @@ import numpy as np
 import soundfile
 
 from audio import load_audio
-from bench.quality import HEADER, SAMPLES, Heard, Row, line, measure, recordings
+from bench.quality import HEADER, SAMPLES, Heard, Row, heard, line, measure, print_means, recordings
 from bench.wer import word_errors
 from engine_bridge import open_engine, transcribe
 from engine_bridge.engines.http_engine import HttpEngine
 from engine_bridge.engines.protocol import Engine
-from engine_bridge.transcript import Transcript
 
 RATE = 16_000
 _ANSWER_SECONDS = 3 * 3600.0
-
-
-def heard(transcript: Transcript) -> Heard:
-    """Return what stands in a transcript, less what it doubts."""
-    sound = [segment for segment in transcript.segments if segment.suspect is None]
-    return Heard(
-        " ".join(segment.text for segment in sound),
-        [(segment.start, segment.end) for segment in sound],
-        [],
-        [(gap.start, gap.end) for gap in transcript.gaps],
-    )
 
 
 def by_engine(engine: Engine) -> Callable[[Any], Heard]:
@@ -175,10 +162,7 @@ def compare(paths: Sequence[Path], arguments: argparse.Namespace, closing: conte
         for name, run in running.items():
             rows.append(measure(path, name, run))
             print(line(rows[-1]), flush=True)
-    for name in running:
-        errors = [r.word_error_percent for r in rows if r.method == name and r.word_error_percent is not None]
-        if errors:
-            print(f"| mean of {len(errors)} | {name} | | | {mean(errors):.2f} | | | | | | |")
+    print_means(rows, running)
     if arguments.hours:
         spoken = [path for path in paths if path.with_suffix(".txt").read_text(encoding="utf-8").strip()]
         compare_long(

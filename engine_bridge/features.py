@@ -103,9 +103,8 @@ def log_mel_spectrogram(samples: NDArray[np.float32], mels: int = 80) -> NDArray
     if touched:
         energies = mel_filters(mels) @ power.T.astype(np.float32, copy=False)
         np.log10(np.maximum(energies, 1e-10), out=features[:, :touched])
-        # The logarithm of the smallest is not the same to the last bit on all processors.
-        np.maximum(features, -10.0, out=features)
-    np.maximum(features, features.max() - 8.0, out=features)
+    # The smallest power's logarithm is not the same to the last bit on all processors, so its floor is held as well.
+    np.maximum(features, max(features.max() - 8.0, -10.0), out=features)
     features += 4.0
     features /= 4.0
     return features

@@ -548,6 +548,7 @@ class TestStoppingEarly:
             assert str(path) in open_files()
         assert str(path) not in open_files()
         assert [thread for thread in threading.enumerate() if thread not in before] == [engine._worker]
+        assert engine.most_in_flight > 1
         assert all(request.future.cancelled() for request in engine._waiting)
         engine.close()
         assert [thread for thread in threading.enumerate() if thread not in before] == []
