@@ -27,9 +27,9 @@ from engine_bridge.cluster.messages import Cut, Order, Piece
 from engine_bridge.cluster.reading import pieces
 from engine_bridge.cluster.results import Collector, Entry
 from engine_bridge.cluster.rows import MESSAGE, messages_of, packed, rows_of
+from engine_bridge.content import content_hash
 from engine_bridge.cutting import FILLED, KEPT_SILENCE_SECONDS
 from engine_bridge.journal import Journal
-from engine_bridge.preparation import content_hash
 from tests.recordings import ENCODINGS, calls, encode
 
 RATE = 16_000

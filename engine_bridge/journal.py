@@ -25,10 +25,10 @@ from typing import Any, Self
 from audio.source import Source
 from engine_bridge.batch.locks import ByteLocks
 from engine_bridge.batch.results import Failure
+from engine_bridge.content import SETTLED_NANOSECONDS, content_hash
 from engine_bridge.errors import JournalError
 from engine_bridge.formats import read_json, render
 from engine_bridge.journal_database import open_database
-from engine_bridge.preparation import SETTLED_NANOSECONDS, content_hash
 from engine_bridge.transcript import Transcript
 
 FOLDER = ".auricle"
@@ -142,7 +142,7 @@ class Journal:
         )
 
     def content_digest(self, source: Source) -> bytes:
-        """Return the hash of a recording's content, 32 bytes: see `engine_bridge.preparation.content_hash`.
+        """Return the hash of a recording's content, 32 bytes: see `engine_bridge.content.content_hash`.
 
         Parameters
         ----------

@@ -1,16 +1,9 @@
 """Audio made ready for an engine: decoded, one channel, at the engine's rate, and kept in a cache."""
 
 import json
-import os
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from itertools import chain, islice
-from typing import BinaryIO
 
 import numpy as np
-from blake3 import blake3
 from numpy.typing import NDArray
 
 from audio.channels import ChannelReduction
@@ -22,16 +15,10 @@ from audio.selection import Timeline
 from audio.source import AudioSource, Source
 from audio.stream import SPEECH_RATE, open_stream
 from engine_bridge.cache import CacheValue, InputCache, cache_key
+from engine_bridge.content import recalled_hash
 from engine_bridge.errors import CacheMissError
 
 _FORM = "auricle waveform 1"  # changes with what is computed from the same content and settings
-_PIECE_BYTES = 1 << 22
-_MOST_WORKERS = 4  # hash faster than memory is read, and of a file two pieces for each are in memory
-SETTLED_NANOSECONDS = 2_000_000_000
-"""Age from which on a file's times are believed to change with its content; some file systems count whole seconds."""
-
-_MOST_KNOWN = 512
-_known_hashes: dict[tuple[int, ...], bytes] = {}
 
 
 @dataclass(frozen=True)
@@ -163,88 +150,7 @@ def prepared(
 def _key(source: Source | None, settings: PreparationSettings, uuid: str | None, owner: str | None) -> bytes:
     if uuid is not None or source is None:
         return cache_key(owner, "uuid", uuid or "", settings.fingerprint())
-    return cache_key(owner, "content", content_hash(source), settings.fingerprint())
-
-
-def content_hash(source: Source) -> bytes:
-    """Return a hash of a recording's whole content, 32 bytes.
-
-    It is the BLAKE3 of the BLAKE3s of its pieces of 4 MiB, which several cores work out side by side: where audio is
-    not compressed even SHA-256 takes a fourth as long as decoding. BLAKE3's own threads are not used, as they do not
-    outlive a fork. A file on disk that has not changed since it was read last, by its inode, size and times, is not
-    read again.
-
-    Parameters
-    ----------
-    source : Source
-        Bytes count as they are; an array counts with its shape, type and sample rate.
-
-    """
-    whole = blake3()
-    if source.array is not None:
-        samples = np.ascontiguousarray(source.array.samples)
-        whole.update(f"{samples.dtype.str} {samples.shape} {source.array.sample_rate}\n".encode())
-        return _hash_of_pieces(whole, _parts(samples.data.cast("B") if samples.nbytes else memoryview(b"")))
-    if source.data is not None:
-        return _hash_of_pieces(whole, _parts(memoryview(source.data)))
-    identity = _identity(source)
-    known = _known_hashes.get(identity) if identity is not None else None
-    if known is not None:
-        return known
-    with source.open() as reader:
-        found = _hash_of_pieces(whole, _pieces(reader, source.size))
-    if identity is not None and identity == _identity(source):
-        if len(_known_hashes) >= _MOST_KNOWN:
-            _known_hashes.clear()
-        _known_hashes[identity] = found
-    return found
-
-
-def _identity(source: Source) -> tuple[int, ...] | None:
-    """Return what tells a state of a file on disk from every other; None where nothing does."""
-    if source.path is None:
-        return None
-    status = os.stat(source.path)  # noqa: PTH116 - the path as it was given
-    if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) < SETTLED_NANOSECONDS:
-        return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _parts(content: memoryview) -> Iterator[memoryview]:
-    return (content[at : at + _PIECE_BYTES] for at in range(0, len(content), _PIECE_BYTES))
-
-
-def _hash_of_pieces(whole: blake3, pieces: Iterator[bytes | memoryview]) -> bytes:
-    first = list(islice(pieces, 2))
-    if len(first) < 2:  # one piece needs no threads, and most of many recordings are one
-        for piece in first:
-            whole.update(_hash_of(piece))
-        return whole.digest()
-    pieces = chain(first, pieces)
-    workers = min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
-    with ThreadPoolExecutor(workers, thread_name_prefix="auricle-hash") as pool:
-        while group := list(islice(pieces, 2 * workers)):  # not the whole recording at once
-            for digest in pool.map(_hash_of, group):
-                whole.update(digest)
-    return whole.digest()
-
-
-def _pieces(reader: BinaryIO, size: int | None) -> Iterator[bytes]:
-    """Yield a file's pieces; room for a whole one is not taken for a file that is smaller."""
-    if size is not None and size < _PIECE_BYTES:
-        first = reader.read(size + 1)
-        if len(first) > size:  # it has grown
-            first += reader.read(_PIECE_BYTES - len(first))
-        if first:
-            yield first
-        if len(first) < _PIECE_BYTES:
-            return
-    while piece := reader.read(_PIECE_BYTES):
-        yield piece
-
-
-def _hash_of(piece: bytes | memoryview) -> bytes:
-    return blake3(piece).digest()
+    return cache_key(owner, "content", recalled_hash(source, owner), settings.fingerprint())
 
 
 def _decoded(source: Source, settings: PreparationSettings) -> CacheValue:

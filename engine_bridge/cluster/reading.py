@@ -23,9 +23,9 @@ from engine_bridge.batch.working import EACH, lasts
 from engine_bridge.channels_apart import SAME_SOUND, channels_of
 from engine_bridge.cluster.messages import Broken, Content, Cut, End, Heard, Message, Order, Piece, Polled, stopped
 from engine_bridge.cluster.rows import packed, unpacked
+from engine_bridge.content import content_hash
 from engine_bridge.cutting import cut_stream
 from engine_bridge.errors import EngineBridgeError
-from engine_bridge.preparation import content_hash
 from engine_bridge.recognition.ladder import Outcome
 from engine_bridge.recognition.language import CANDIDATES, most_audible
 from engine_bridge.recognition.seams import seam_chunk

@@ -17,13 +17,12 @@ import pytest
 import soundfile
 
 import engine_bridge.cache_shared as cache_shared
-import engine_bridge.preparation as preparation
 from audio.errors import AudioError, LimitExceededError
 from audio.limits import DecodeLimits
 from engine_bridge.cache import CACHE_TYPES, CacheValue, InputCache, ProcessCache, SizedLru, cache_key, open_cache
 from engine_bridge.cache_mirrored import MirroredCache, MirroredReceiver, MirroredSender
 from engine_bridge.errors import CacheMissError
-from engine_bridge.preparation import PreparationSettings, content_hash, prepared
+from engine_bridge.preparation import PreparationSettings, prepared
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 2**20
@@ -158,54 +157,6 @@ class TestKeys:
         ]
         assert len(set(keys)) == len(keys)
         assert {len(each) for each in keys} == {32}
-
-    def test_content_is_hashed_to_its_last_byte(self):
-        from audio.source import Source
-
-        data = bytearray(recording())
-        before = content_hash(Source.of(bytes(data)))
-        data[-1] ^= 1
-        assert content_hash(Source.of(bytes(data))) != before
-
-    def test_a_file_is_read_again_only_when_it_has_changed(self, tmp_path, monkeypatch):
-        from audio.source import Source
-
-        monkeypatch.setattr(preparation, "SETTLED_NANOSECONDS", 0)
-        file = tmp_path / "recording.flac"
-        file.write_bytes(recording())
-        source, reads, read = Source.of(file), [], Source.open
-        monkeypatch.setattr(Source, "open", lambda self, *range: (reads.append(self), read(self, *range))[1])
-        first = content_hash(source)
-        assert content_hash(source) == first
-        assert len(reads) == 1
-        # Another content of the same length, with the old time of change put back.
-        status = file.stat()
-        changed = bytearray(file.read_bytes())
-        changed[-1] ^= 1
-        time.sleep(0.02)
-        file.write_bytes(changed)
-        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-        assert content_hash(source) == content_hash(Source.of(bytes(changed))) != first
-
-    def test_a_file_that_changed_just_now_may_change_again_unseen_and_is_read_each_time(self, tmp_path, monkeypatch):
-        from audio.source import Source
-
-        file = tmp_path / "recording.flac"
-        file.write_bytes(recording())
-        reads, read = [], Source.open
-        monkeypatch.setattr(Source, "open", lambda self, *range: (reads.append(self), read(self, *range))[1])
-        assert content_hash(Source.of(file)) == content_hash(Source.of(file))
-        assert len(reads) == 2
-
-    def test_an_array_counts_with_its_shape_and_rate(self):
-        from audio.source import Source
-
-        samples = np.zeros((2, 100), np.float32)
-        hashes = [
-            content_hash(Source.of((array, rate)))
-            for array, rate in ((samples, 8_000), (samples.T, 8_000), (samples, 16_000), (samples.astype("f8"), 8_000))
-        ]
-        assert len(set(hashes)) == 4
 
     def test_every_setting_that_matters_changes_the_key_and_isolation_does_not(self):
         from audio.isolation import Isolation
