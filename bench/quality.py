@@ -17,7 +17,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,10 +42,14 @@ SUFFIXES = {".flac", ".wav", ".opus", ".mp3", ".m4a", ".ogg"}
 EDGE_SECONDS = 0.05  # speech this close to a segment counts as covered
 Span = tuple[float, float]
 
-HEADER = (
+_HEADER = (
     "| recording | method | x real time | words | WER % | deleted | inserted | speech lost % | gaps s |"
     " start error s (median / 95 %) | end error s |\n" + "| --- " * 11 + "|"
 )
+
+
+class RefusedError(Exception):
+    """A method does not take a recording."""
 
 
 @dataclass
@@ -228,7 +232,7 @@ def shown(value: float | None, places: int = 2) -> str:
 
 
 def line(row: Row) -> str:
-    """Return a row of the table that `HEADER` begins."""
+    """Return a row of the table that `_HEADER` begins."""
     return (
         f"| {row.recording} | {row.method} | {row.times_real_time:.0f} | {row.words}"
         f" | {shown(row.word_error_percent)} | {row.deleted} | {row.inserted}"
@@ -238,8 +242,21 @@ def line(row: Row) -> str:
     )
 
 
-def print_means(rows: Sequence[Row], methods: Iterable[str]) -> None:
-    """Print each method's mean word error rate over the recordings with words."""
+def measured(paths: Sequence[Path], methods: Mapping[str, Callable[[Any], Heard]]) -> Iterator[Row]:
+    """Measure and print what each method makes of each recording, and each method's mean word error rate."""
+    print(_HEADER)
+    rows: list[Row] = []
+    for path in paths:
+        for method, run in methods.items():
+            try:
+                row = measure(path, method, run)
+            except RefusedError as error:
+                print(f"| {path.stem} | {method} | refused |", flush=True)
+                print(f"{path.name}: {error}", file=sys.stderr)
+                continue
+            print(line(row), flush=True)
+            rows.append(row)
+            yield row
     for method in methods:
         errors = [r.word_error_percent for r in rows if r.method == method and r.word_error_percent is not None]
         if errors:
@@ -263,17 +280,10 @@ def main() -> None:
         print("silero-vad is not installed here: measured without it (pip install 'auricle[silero]')")
         methods.remove("auricle-silero")
     running = {method: METHODS[method](arguments.model) for method in methods}
-    print(HEADER)
-    rows: list[Row] = []
-    for path in recordings(arguments.places):
-        for method, run in running.items():
-            row = measure(path, method, run)
-            rows.append(row)
-            print(line(row), flush=True)
-            if arguments.json:
-                with arguments.json.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(asdict(row)) + "\n")
-    print_means(rows, methods)
+    for row in measured(recordings(arguments.places), running):
+        if arguments.json:
+            with arguments.json.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(row)) + "\n")
     if arguments.all:
         rest(recordings(arguments.places), arguments.model)
 

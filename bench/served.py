@@ -15,6 +15,8 @@ vLLM's own endpoint writes an English-only model a prompt that it does not know;
 - `stock`: each recording in one request to the stock server, which answers with times
 - `embedded`: the same weights in float32, here
 
+A recording that a server's own endpoint refuses has a row that says so.
+
 With `--hours` one recording of so many hours, made of those given and stored as MP3, goes through `http` and `plugin`
 as well; the stock endpoint takes none over ten minutes.
 """
@@ -35,7 +37,7 @@ import numpy as np
 import soundfile
 
 from audio import load_audio
-from bench.quality import HEADER, SAMPLES, Heard, Row, heard, line, measure, print_means, recordings
+from bench.quality import SAMPLES, Heard, RefusedError, heard, measured, recordings
 from bench.wer import word_errors
 from engine_bridge import open_engine, transcribe
 from engine_bridge.engines.http_engine import HttpEngine
@@ -64,7 +66,7 @@ def in_one_request(client: httpx2.Client) -> Callable[[Any], Heard]:
         file = (source.name, source.read_bytes()) if isinstance(source, Path) else ("recording.flac", _flac(source))
         answer = client.post("audio/transcriptions", files={"file": file}, data=asked)
         if answer.status_code != 200:
-            raise SystemExit(f"{client.base_url} answered {answer.status_code}: {answer.text[:500]}")
+            raise RefusedError(f"{client.base_url} answered {answer.status_code}: {answer.text[:500]}")
         told = answer.json()
         segments = [each for each in told["segments"] if not each.get("suspect")]
         return Heard(
@@ -156,13 +158,8 @@ def compare(paths: Sequence[Path], arguments: argparse.Namespace, closing: conte
             sys.exit(f"not measured here: {', '.join(unknown)}; there are {', '.join(methods)}")
         methods = {name: methods[name] for name in wanted}
     running = {name: start() for name, start in methods.items()}
-    print(HEADER)
-    rows: list[Row] = []
-    for path in paths:
-        for name, run in running.items():
-            rows.append(measure(path, name, run))
-            print(line(rows[-1]), flush=True)
-    print_means(rows, running)
+    for _ in measured(paths, running):
+        pass
     if arguments.hours:
         spoken = [path for path in paths if path.with_suffix(".txt").read_text(encoding="utf-8").strip()]
         compare_long(

@@ -7,7 +7,7 @@ import soundfile
 
 from bench import served
 from bench.quality import recordings
-from tests.speech_server import SpeechServer
+from tests.speech_server import Fault, SpeechServer
 from tests.tones import RATE, Recording
 
 
@@ -50,3 +50,17 @@ def test_without_a_server_it_says_what_is_missing(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         served.main()
     assert "name a server" in capsys.readouterr().err
+
+
+def test_a_recording_that_a_server_refuses_has_a_row_and_the_others_are_measured(folder, monkeypatch, capsys):
+    shorter, longer = sorted(soundfile.info(path).duration for path in folder.glob("*.flac"))
+    judge = lambda clip: Fault(400, {"error": {"message": "too long"}}) if clip.seconds > shorter + 1 else None  # noqa: E731
+    assert longer > shorter + 1
+    with SpeechServer(judge=judge) as server:
+        monkeypatch.setattr(sys, "argv", ["served", str(folder), "--stock", server.url, "--methods", "stock"])
+        served.main()
+    out, err = capsys.readouterr()
+    assert "| talk1 | stock | refused |" in out
+    assert [line.split(" | ")[4] for line in out.splitlines() if line.startswith("| talk0")] == ["0.00"]
+    assert "talk1.flac" in err
+    assert "too long" in err
