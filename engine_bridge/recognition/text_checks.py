@@ -1,10 +1,11 @@
-"""Signs, in a text alone, that a model made it up: loops, symbols, echoes of the prompt, impossible speed.
+"""Signs, in a text alone, that nobody said it: loops, symbols, descriptions of sounds, echoes, impossible speed.
 
 A sign marks a text and lets it be recognised again; it never deletes one. The thresholds are therefore set so that
 what people do say is let pass: "no, no, no", digits read out, counting, a chorus sung three times.
 """
 
 import math
+import re
 import unicodedata
 import zlib
 from collections import Counter
@@ -29,6 +30,7 @@ _MAX_REPEATED_SHARE = 0.68
 _SYMBOL_RUN = 8
 _LONG_WORD = 50
 _ECHO_WORDS = 4
+_DESCRIPTION = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|（[^（）]*）|【[^【】]*】|\*[^*]+\*")  # noqa: RUF001 - brackets of CJK
 # Thirty seconds, the longest clip of a Whisper model, hold about this many words.
 MAX_PHRASE_WORDS = 100
 # The fastest intelligible speech is some 400 words a minute, or 33 letters a second. A Chinese or Japanese character
@@ -205,6 +207,27 @@ def only_symbols(text: str) -> bool:
     return bool(text.strip()) and not any(character.isalnum() for character in text)
 
 
+def only_described(text: str) -> bool:
+    """Tell whether a text says what is heard and nothing that is said, such as "(upbeat music)" or "[Applause]".
+
+    Subtitles, which these models learned from, describe sounds in brackets. Text beside the brackets was said.
+
+    Parameters
+    ----------
+    text : str
+        Any text.
+
+    Returns
+    -------
+    bool
+        Whether there are brackets or asterisks around every letter and digit, and at least one of these.
+
+    """
+    if not any(character.isalnum() for character in text):
+        return False
+    return not any(character.isalnum() for character in _DESCRIPTION.sub("", text))
+
+
 def echoes_prompt(text: str, prompt: str) -> bool:
     """Tell whether a text is a piece of the prompt that came before it, or is made of the whole prompt.
 
@@ -246,12 +269,14 @@ def why_suspect(text: str, seconds: float, prompt: str | None = None) -> str | N
     Returns
     -------
     str or None
-        "only symbols", "echo of the prompt", "repetition" or "too much text for its time"; None for a text
-        that may well have been said, and for a blank one.
+        "only symbols", "only a description", "echo of the prompt", "repetition" or "too much text for its time"; None
+        for a text that may well have been said, and for a blank one.
 
     """
     if only_symbols(text) or _longest_symbol_run(text) >= _SYMBOL_RUN:
         return "only symbols"
+    if only_described(text):
+        return "only a description"
     if prompt and echoes_prompt(text, prompt):
         return "echo of the prompt"
     if _loops(text):

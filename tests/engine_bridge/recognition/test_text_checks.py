@@ -14,6 +14,7 @@ from engine_bridge.recognition.text_checks import (
     compression_ratio,
     echoes_prompt,
     longest_repetition,
+    only_described,
     only_symbols,
     repeated_ngrams,
     why_suspect,
@@ -115,6 +116,30 @@ def test_symbols_in_place_of_speech_are_suspect(text):
 @pytest.mark.parametrize("text", ["What?!?!", "Well...", "C++", "5%", "Wait... what...?", "₂ of 3"])
 def test_ordinary_punctuation_is_not_suspect(text):
     assert why_suspect(text, 5.0) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(upbeat music)",
+        "[Music] [Applause].",
+        "♪ (soft music) ♪",
+        "*coughs*",
+        "（音乐）",
+        "【拍手】",
+        "(音楽) - (拍手)",
+    ],
+)
+def test_a_sound_that_is_described_is_not_said(text):
+    assert why_suspect(text, 5.0) == "only a description"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(laughs) Oh well.", "He said (quietly) no.", "f(x) (of x)", "2 * 3 * 4", "(so they said", "I [think]"],
+)
+def test_what_is_said_beside_brackets_is_let_pass(text):
+    assert not only_described(text)
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n"])
@@ -244,6 +269,7 @@ def test_any_text_can_be_judged(text, seconds, prompt):
     assert why_suspect(text, seconds, prompt) in {
         None,
         "only symbols",
+        "only a description",
         "echo of the prompt",
         "repetition",
         "too much text for its time",

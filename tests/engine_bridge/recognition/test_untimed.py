@@ -153,15 +153,17 @@ class TestLostText:
         longest = Counter(len(submission.samples) > 11 * RATE for submission in engine.submissions)
         assert longest[False] <= 4 * longest[True]
 
-    def test_invented_text_is_kept_marked_and_its_speech_is_a_gap(self, recognised):
-        def loop(samples, options):
-            text = "thank you " * 30
+    @pytest.mark.parametrize(
+        ("text", "sign"), [("thank you " * 30, "repetition"), ("(upbeat music)", "only a description")]
+    )
+    def test_invented_text_is_kept_marked_and_its_speech_is_a_gap(self, recognised, text, sign):
+        def invent(samples, options):
             return ClipResult((ClipSegment(0.0, len(samples) / RATE, text.strip()),), language="en")
 
         recording = talk(6)
-        transcript, _ = recognised(recording, loop)
+        transcript, _ = recognised(recording, invent)
         assert transcript.text == ""
-        assert {segment.suspect for segment in transcript.segments} == {"repetition"}
+        assert {segment.suspect for segment in transcript.segments} == {sign}
         assert sum(gap.end - gap.start for gap in transcript.gaps) > 0.9 * 36 * 0.35
 
     def test_the_text_does_not_depend_on_when_answers_come(self, recognised):
