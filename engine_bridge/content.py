@@ -16,6 +16,7 @@ from blake3 import blake3
 from audio.source import Source
 
 _PIECE_BYTES = 1 << 22
+_GMAC_BYTES = 1 << 30  # OpenSSL takes less than 2 GiB at once
 _MOST_WORKERS = 4  # hash faster than memory is read, and of a file two pieces for each are in memory
 SETTLED_NANOSECONDS = 2_000_000_000
 """Age from which on a file's times are believed to change with its content; some file systems count whole seconds."""
@@ -73,12 +74,20 @@ def recalled_hash(source: Source, owner: str | None = None) -> bytes:
     tag = _gmac() if inside is not None and len(inside[1]) >= _PIECE_BYTES else None
     if inside is None or tag is None:
         return content_hash(source)
-    identity = (owner, inside[0], len(inside[1]), *map(tag, _parts(inside[1])))
+    kind, content = inside
+    middle = len(content) // 2
+    with ThreadPoolExecutor(1, thread_name_prefix="auricle-hash") as beside:
+        second = beside.submit(_tags, tag, content[middle:])
+        identity = (owner, kind, len(content), *_tags(tag, content[:middle]), *second.result())
     found = _known(identity)
     if found is None:
         found = content_hash(source)
         _remember(identity, found)
     return found
+
+
+def _tags(tag: Callable[[memoryview], bytes], content: memoryview) -> list[bytes]:
+    return [tag(content[at : at + _GMAC_BYTES]) for at in range(0, len(content), _GMAC_BYTES)]
 
 
 @cache
