@@ -11,7 +11,7 @@ from typing import Any
 
 from audio.chunk import Chunk
 from engine_bridge.engines.protocol import WIDE_BEAM, DecodingOptions, Engine, LanguageProbabilities
-from engine_bridge.levels import level_speech
+from engine_bridge.recognition.clips import heard
 from engine_bridge.recognition.judgement import DOUBTED, Attempt, judge
 from engine_bridge.recognition.language import spoken_language
 from engine_bridge.recognition.pace import Turn
@@ -76,8 +76,8 @@ def recognise(
             turn.tell()
         return Outcome()
     if language is not None:
-        spoken, *heard = yield [language] if own_language is None else [language, own_language]
-        options = replace(options, language=spoken_language(heard[0], spoken) if heard else spoken)
+        spoken, *own = yield [language] if own_language is None else [language, own_language]
+        options = replace(options, language=spoken_language(own[0], spoken) if own else spoken)
     best, attempts = yield from _attempted(chunk, engine, options)
     segments = [replace(segment, attempts=attempts, suspect=best.fault) for segment in best.segments]
     # Text that is not believed covers nothing, so that its speech is asked for again in shorter parts.
@@ -104,14 +104,13 @@ def _attempted(
     A first text that is merely improbable gives way to a likelier one, and is not sampled for. Where the first one has
     a fault, another has to be probable as well, or it is a guess too.
     """
-    clip = level_speech(chunk)
-    (result,) = yield [engine.submit(clip, options)]
+    (result,) = yield from heard(engine, [chunk], options)
     first = best = judge(chunk, result, options)
     attempts = 1
     for rung in _ladder(engine, options):
         if best.fault is None and (not best.is_improbable or rung.temperature > 0):
             break
-        (result,) = yield [engine.submit(clip, rung)]
+        (result,) = yield from heard(engine, [chunk], rung)
         attempts += 1
         attempt = judge(chunk, result, options)
         if first.fault is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from audio.chunk import Chunk
 from audio.positions import samples_from_seconds
 from engine_bridge.engines.protocol import DecodingOptions, Engine
-from engine_bridge.levels import level_speech
+from engine_bridge.recognition.clips import heard
 from engine_bridge.recognition.coverage import covered_seconds, uncovered_speech
 from engine_bridge.recognition.dips import voiced_seconds
 from engine_bridge.recognition.edges import Seconds
@@ -77,7 +77,7 @@ def recover(
             continue
         asked.update(missing)
         parts = [_part(chunk, start, end) for start, end in missing]
-        results = yield [engine.submit(level_speech(part), again) for part in parts]
+        results = yield from heard(engine, parts, again)
         for part, (start, end), result in zip(parts, missing, results, strict=True):
             attempt = judge(part, result, again)
             replaced = [segment for segment in text if start <= segment.start and segment.end <= end]
@@ -160,9 +160,9 @@ def _without_doubles(
         twin = _twin(segment, text)
         if twin is not None:
             both = _part(chunk, min(segment.start, twin.start), max(segment.end, twin.end))
-            (result,) = yield [engine.submit(level_speech(both), again)]
-            heard = words_of(judge(both, result, again).text)
-            if count_of(words_of(segment.text), heard) < 2:
+            (result,) = yield from heard(engine, [both], again)
+            words = words_of(judge(both, result, again).text)
+            if count_of(words_of(segment.text), words) < 2:
                 together[together.index(twin)] = _reaching(twin, segment)
                 continue
         together.append(segment)

@@ -14,7 +14,7 @@ from typing import Any
 from audio.chunk import Chunk
 from audio.split import stream_chunks
 from engine_bridge.engines.protocol import DecodingOptions, Engine
-from engine_bridge.levels import level_speech
+from engine_bridge.recognition.clips import heard
 from engine_bridge.recognition.coverage import uncovered_speech
 from engine_bridge.recognition.dips import fitted_speech, voiced_seconds
 from engine_bridge.recognition.edges import Seconds
@@ -105,13 +105,13 @@ def complete(
         asked = [part for pieces in parts.values() for part in pieces]
         if not asked:
             break
-        results = yield [engine.submit(level_speech(part), again) for part in asked]
+        results = yield from heard(engine, asked, again)
         answers = iter(
             _Leaf(part, _believed(judge(part, result, again)), number)
             for part, result in zip(asked, results, strict=True)
         )
-        heard = {index: [next(answers) for _ in pieces] for index, pieces in parts.items()}
-        leaves = [new for index, leaf in enumerate(leaves) for new in _better(leaf, heard.get(index, []))]
+        shorter = {index: [next(answers) for _ in pieces] for index, pieces in parts.items()}
+        leaves = [new for index, leaf in enumerate(leaves) for new in _better(leaf, shorter.get(index, []))]
     segments = [segment for leaf in leaves for segment in leaf.segments()]
     gaps = [
         Gap(start, end, LITTLE_TEXT if leaf.text else NO_TEXT)

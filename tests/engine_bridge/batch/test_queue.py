@@ -137,7 +137,7 @@ class TestOrder:
         answered = engine.submit
 
         def submit(samples, options):
-            return slow if len(samples) > SECONDS * RATE else answered(samples, options)
+            return slow if len(samples) > 1.5 * SECONDS * RATE else answered(samples, options)
 
         monkeypatch.setattr(engine, "submit", submit)
         taking_long = Recording("slow", audio(9, 2 * SECONDS))
@@ -223,7 +223,7 @@ class TestFailures:
 
     def test_one_whose_clips_always_fail_is_a_failure(self, engine_of):
         def script(samples, options):
-            if len(samples) > 3 * RATE:
+            if len(samples) > 4 * RATE:
                 raise RuntimeError("too much")
             return speak(samples, options)
 
@@ -232,7 +232,7 @@ class TestFailures:
         results = {each.recording.id: each.failure for each in transcribe_many(given, engine=engine)}
         assert results["r0"] is None
         assert "too much" in results["much"].reason
-        assert sum(len(each.samples) > 3 * RATE for each in engine.submissions) == 3
+        assert sum(len(each.samples) > 4 * RATE for each in engine.submissions) == 3
 
     def test_an_engine_that_is_gone_ends_the_job(self, engine_of):
         asked = itertools.count()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from audio.chunk import Chunk
 from engine_bridge import cutting, transcribe
 from engine_bridge.errors import EngineError
+from engine_bridge.recognition.clips import LEAD_SECONDS
 from engine_bridge.recognition.ladder import Outcome
 from engine_bridge.recognition.seams import SEAM_SECONDS, join_at_cut, merge_seam, seam_chunk
 from engine_bridge.testing import FakeEngine, clip_result
@@ -18,6 +19,7 @@ from engine_bridge.transcript import Gap, Segment, Word
 from tests.tones import RATE, WORD_GAP, WORD_SECONDS, Recording, hear, listen
 
 CUT = 10.0
+SEAM_CLIP_SECONDS = 2 * SEAM_SECONDS + LEAD_SECONDS
 
 
 def row(text, start, step=0.3, probability=0.9):
@@ -246,7 +248,7 @@ class TestRecordings:
         _, _, engine = text_of(hear)
         lengths = sorted(len(submission.samples) / RATE for submission in engine.submissions)
         assert len(lengths) == 5
-        assert lengths[:2] == [2 * SEAM_SECONDS, 2 * SEAM_SECONDS]
+        assert lengths[:2] == [SEAM_CLIP_SECONDS, SEAM_CLIP_SECONDS]
 
     def test_answers_out_of_order_change_nothing(self, talk, text_of):
         _, words, _ = text_of(hear, delay=lambda number: 0.2 - 0.04 * number)
@@ -264,7 +266,7 @@ class TestRecordings:
 
     def test_a_seam_that_fails_fails_the_transcription(self, text_of):
         def fails_on_seams(samples, options):
-            return EngineError("out of memory") if len(samples) == 2 * SEAM_SECONDS * RATE else hear(samples, options)
+            return EngineError("out of memory") if len(samples) == SEAM_CLIP_SECONDS * RATE else hear(samples, options)
 
         with pytest.raises(EngineError, match="out of memory"):
             text_of(fails_on_seams)
