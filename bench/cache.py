@@ -23,8 +23,12 @@ from engine_bridge.cache import CACHE_TYPES, open_cache
 from engine_bridge.preparation import prepared
 
 FORMATS = (
-    *(("FLAC", 44_100, 2), ("WAV", 44_100, 2), ("MP3", 44_100, 2)),
-    *(("OGG", 16_000, 1), ("FLAC", 16_000, 1), ("WAV", 16_000, 1)),
+    ("FLAC", 44_100, 2),
+    ("WAV", 44_100, 2),
+    ("MP3", 44_100, 2),
+    ("OGG", 16_000, 1),
+    ("FLAC", 16_000, 1),
+    ("WAV", 16_000, 1),
 )
 
 

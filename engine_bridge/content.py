@@ -81,7 +81,7 @@ def recalled_hash(source: Source, owner: str | None = None) -> bytes:
         identity = (owner, kind, len(content), *_tags(tag, content[:middle]), *second.result())
     found = _known(identity)
     if found is None:
-        found = content_hash(source)
+        found = _hash_of_pieces(blake3(kind), _parts(content))
         _remember(identity, found)
     return found
 

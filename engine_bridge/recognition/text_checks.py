@@ -204,7 +204,7 @@ def only_symbols(text: str) -> bool:
         False for a blank text too.
 
     """
-    return bool(text.strip()) and not any(character.isalnum() for character in text)
+    return bool(text.strip()) and not _has_letters(text)
 
 
 def only_described(text: str) -> bool:
@@ -223,9 +223,7 @@ def only_described(text: str) -> bool:
         Whether there are brackets or asterisks around every letter and digit, and at least one of these.
 
     """
-    if not any(character.isalnum() for character in text):
-        return False
-    return not any(character.isalnum() for character in _DESCRIPTION.sub("", text))
+    return _has_letters(text) and not _has_letters(_DESCRIPTION.sub("", text))
 
 
 def echoes_prompt(text: str, prompt: str) -> bool:
@@ -284,6 +282,11 @@ def why_suspect(text: str, seconds: float, prompt: str | None = None) -> str | N
     if seconds > 0 and _letters(text) > _CHARACTERS_ALLOWED + MAX_CHARACTERS_PER_SECOND * seconds:
         return "too much text for its time"
     return None
+
+
+def _has_letters(text: str) -> bool:
+    """Tell whether there is a letter or a digit."""
+    return any(character.isalnum() for character in text)
 
 
 def _loops(text: str) -> bool:

@@ -18,7 +18,7 @@ LARGE = np.random.default_rng(0).bytes((9 << 20) + 5)
 
 @pytest.fixture
 def hashed(monkeypatch):
-    """Return what is hashed from here on, in an order of its own; nothing is known before."""
+    """Return the lengths of what is hashed from here on; nothing is known before."""
     monkeypatch.setattr(content, "_known_hashes", {})
     pieces, hash_of = [], content._hash_of
     monkeypatch.setattr(content, "_hash_of", lambda piece: (pieces.append(len(piece)), hash_of(piece))[1])

@@ -19,6 +19,7 @@ from engine_bridge.recognition.language import VOTES
 from engine_bridge.testing import ENGLISH_ONLY, MULTILINGUAL, FakeEngine, clip_result
 from tests.breaking import breaking_after
 from tests.tones import RATE, Recording, hear, listen
+from tests.waiting import steady, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -593,13 +594,6 @@ def open_files():
     return links
 
 
-def wait_until(condition, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 class TestMemory:
     def test_the_producer_never_runs_ahead_further_than_its_bound(self, engine_of, monkeypatch):
         recording = Recording().phrases(300)
@@ -632,12 +626,6 @@ class TestMemory:
             consumer.join()
         assert [word.text for segment in segments for word in segment.words] == recording.names
         assert engine.most_in_flight <= bound
-
-
-def steady(value):
-    before = value()
-    time.sleep(0.2)
-    return value() == before
 
 
 class TestLanguage:

@@ -15,6 +15,7 @@ from engine_bridge.engines.http_engine import HttpEngine
 from engine_bridge.engines.protocol import DecodingOptions
 from tests.vllm_engines import model_folder
 from tests.vllm_server import MODEL, VllmServer
+from tests.waiting import wait_until
 
 pytest.importorskip("vllm.version", reason="vLLM is not installed; see .ci/vllm-environment")
 httpx2 = pytest.importorskip("httpx2", reason="httpx2 is not installed")
@@ -145,7 +146,7 @@ def test_a_short_request_and_the_health_check_do_not_wait_for_a_long_one(client,
     done = {}
     long = threading.Thread(target=lambda: done.setdefault("long", post(client, recording(CALLS)).status_code))
     long.start()
-    until(lambda: at_work(client) > 0)
+    wait_until(lambda: at_work(client) > 0, seconds=120)
     assert server.is_healthy(5)
     short = post(client, ("clip.flac", data))
     assert difference(words, short.json()["text"]) <= 0.2
@@ -158,16 +159,9 @@ def test_work_ends_when_the_client_leaves(client, server):
     with pytest.raises(httpx2.TransportError):
         client.post("/audio/transcriptions", files={"file": recording(CALLS)}, timeout=httpx2.Timeout(2.0))
     assert at_work(client) > 0
-    until(lambda: at_work(client) == 0)
+    wait_until(lambda: at_work(client) == 0, seconds=120)
     time.sleep(2)
     assert at_work(client) == 0
-
-
-def until(condition):
-    deadline = time.monotonic() + 120
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert condition()
 
 
 def at_work(client):

@@ -17,6 +17,7 @@ from engine_bridge.journal import Journal
 from engine_bridge.testing import MULTILINGUAL, FakeEngine, clip_result
 from tests.breaking import breaking_after
 from tests.recordings import RATE, bursts, silence, write_wav
+from tests.waiting import steady, wait_until
 
 SECONDS = 3
 SPELLED = [first + last for first in "bdfgklmnprst" for last in ("an", "el", "is", "or", "un", "ay", "eek", "oot")]
@@ -463,19 +464,6 @@ class TestStopping:
 
 def fingerprints(journal):
     return [row[0] for row in journal._connection.execute("SELECT fingerprint FROM recordings")]
-
-
-def wait_until(condition, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def steady(value):
-    before = value()
-    time.sleep(0.2)
-    return value() == before
 
 
 def test_an_engine_error_after_stop_says_why(engine_of):
