@@ -4,7 +4,7 @@
 
 First a folder of files of all kinds is made from the sample recording (short ones in five formats, long ones, silence,
 and what is no recording) and given to the command in one call. Its report has to name each of them, as done or with
-the reason. Its peak memory is set against that for twenty of them, the largest of five sets (on Linux).
+the reason. Its peak memory is set against that for twenty of them, five times, taken at even distances (on Linux).
 
 Then the short ones of speech are timed: `transcribe_many` in one process, and faster-whisper called for one file after
 the other in another, with the same model, int8 and all cores; starting and loading the model are not counted. Greedy
@@ -111,21 +111,17 @@ def _watched(folder: Path, out: Path) -> tuple[int, str, float]:
         return process.returncode, said.read(), peak / (1 << 20)
 
 
-def demanding(kinds: dict[str, str]) -> list[list[str]]:
-    """Return sets of files that take much memory: of those that follow on each other, the ones with most long ones.
-
-    What a job holds depends on what is in flight together. A job of many files meets the worst of its mixtures, and is
-    to be compared with jobs of few that are such a mixture.
-    """
-    names = sorted(kinds, key=lambda name: Path(name).parts)
-    sets = [names[at : at + FEW] for at in range(0, len(names), FEW)]
-    return sorted(sets, key=lambda some: -sum(kinds[name] == "long" for name in some))[:SETS]
+def cross_sections(kinds: dict[str, str]) -> list[list[str]]:
+    """Return sets of a few files, each taken at even distances from all, so that nobody picks what is in them."""
+    names = sorted(kinds)
+    step = max(1, len(names) // FEW)
+    return [names[number * step // SETS :: step][:FEW] for number in range(SETS)]
 
 
 def memory_for_few(folder: Path, kinds: dict[str, str], place: Path) -> list[float]:
     """Return the peak memory, in MiB, of jobs over few files."""
     peaks = []
-    for number, names in enumerate(demanding(kinds)):
+    for number, names in enumerate(cross_sections(kinds)):
         for name in names:
             linked = place / f"few-{number}" / name
             linked.parent.mkdir(parents=True, exist_ok=True)
@@ -162,10 +158,10 @@ def account(folder: Path, kinds: dict[str, str], out: Path, few: Sequence[float]
         f"{len(kinds)} files ({counts}): {seconds:.1f} s, {audio / seconds:.1f} times real time, exit code {code}",
         f"accounted for: {len(told)} of {len(kinds)}; {report['counts']}",
     ]
-    if peak and few and max(few):
+    if peak and few and min(few):
         lines.append(
             f"peak memory: {peak:.0f} MiB; of {len(few)} jobs with {FEW} of the files each {min(few):.0f} to "
-            f"{max(few):.0f} MiB ({peak / max(few) - 1:+.0%})"
+            f"{max(few):.0f} MiB ({peak / max(few) - 1:+.0%} to {peak / min(few) - 1:+.0%})"
         )
     return [*lines, *(f"FAULT: {fault}" for fault in faults)]
 

@@ -33,11 +33,12 @@ from engine_bridge.models.info import ModelFiles
 from engine_bridge.models.whisper import whisper_info
 from engine_bridge.timing import ALIGN, DECODE_TEXT, ENCODE, FEATURES, PROCESS, TimingContext
 
-DECODER_BATCH = 4
+DECODER_BATCH = 3
 DEVICE_BATCH = 32
 """Most clips decoded together, on a CPU and on CUDA, unless memory is short. The text decoder gains from batches, the
-encoder on a CPU does not. Two at a time take 5 % longer than four, and eight no less than four; with two workers a job
-of a hundred short recordings peaked at 610 MiB in batches of four and at 1060 in batches of eight."""
+encoder on a CPU does not. Two at a time take 5 % longer than four, three and eight as long as four. The attention's
+keys and values of four take more memory than the encoder's largest step, those of three do not: with two workers a job
+of a hundred short recordings peaked at 443 MiB in batches of three, at 485 in batches of four."""
 
 SEARCHED_TOGETHER = 2
 """Most clips searched together with a beam on a CPU. Against four it saves 60 MiB a worker and costs 14 to 33 %."""
@@ -75,7 +76,7 @@ class EmbeddedEngine:
     threads : int or None
         Threads of each worker on a CPU; None for one.
     batch_size : int or None
-        Most clips decoded together; None for 4 on a CPU and 32 on CUDA, or as many as fit into the memory that is free
+        Most clips decoded together; None for 3 on a CPU and 32 on CUDA, or as many as fit into the memory that is free
         (`engine_bridge.budget`). Where memory runs out, batches are halved and tried again.
     limit_mm_per_prompt : mapping or None
         ``{"audio": 0}`` refuses audio and leaves embeddings.
