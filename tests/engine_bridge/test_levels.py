@@ -95,3 +95,42 @@ def test_speech_is_found_where_silence_was_left_out():
     levelled = level_speech(condensed)
     second = levelled[RATE + 1_600 + 800 : -800]
     assert float(np.sqrt(np.mean(np.square(second)))) == pytest.approx(0.5 / np.sqrt(2), rel=0.01)
+
+
+def joined(*levels, pause=0.2, seconds=2.0):
+    """Make a chunk of tones that lie in one stretch, and return it with where each is."""
+    quiet = np.full(round(pause * RATE), 1e-5, dtype=np.float32)
+    tone = np.sin(2 * np.pi * 500 * np.arange(round(seconds * RATE)) / RATE).astype(np.float32)
+    samples = np.concatenate([part for level in levels for part in (np.float32(level) * tone, quiet)])
+    spans = [(at * (len(tone) + len(quiet)), at * (len(tone) + len(quiet)) + len(tone)) for at in range(len(levels))]
+    return Chunk(0, 0, len(samples), RATE, samples, ((0, len(samples)),), ((0, len(samples)),)), spans
+
+
+def within(samples, spans):
+    return [float(np.sqrt(np.mean(np.square(samples[start:stop])))) for start, stop in spans]
+
+
+def test_a_quiet_speaker_who_answers_at_once_is_raised_within_the_stretch():
+    chunk, spans = joined(0.5, 0.04, 0.45)
+    first, second, third = within(level_speech(chunk), spans)
+    assert second == pytest.approx(first, rel=0.02)
+    assert third == pytest.approx(first, rel=0.06)  # its level was taken with the pause behind it
+
+
+def test_the_loud_side_of_a_short_pause_keeps_its_level_to_the_end():
+    chunk, spans = joined(0.5, 0.04)
+    (start, stop), _ = spans
+    np.testing.assert_allclose(level_speech(chunk)[start:stop], chunk.samples[start:stop], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"levels": (0.5, 0.3)},  # one speaker, a little softer
+        {"levels": (0.5, 0.04), "pause": 0.0},  # no pause to change the gain in
+        {"levels": (0.5, 0.01), "seconds": 0.7},  # a breath after a word
+    ],
+)
+def test_a_stretch_without_two_speakers_is_left_alone(made):
+    chunk, _ = joined(*made.pop("levels"), **made)
+    assert level_speech(chunk) is chunk.samples
