@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audio.chunk import Chunk, Span
+from audio.energy import FRAMES_PER_SECOND, frame_length
+from audio.running import true_runs
 
 MAX_GAIN = 16.0
 """Largest amplification (24 dB): enough for a far speaker beside a near one, too little to make noise loud."""
@@ -25,8 +27,7 @@ in place of 45 (the recording `two-levels` of bench.recordings, tiny.en); record
 PAUSE_DB = 6.0
 """How far below the quieter side the pause between them is."""
 
-_SIDE_SECONDS = 1.0  # of each side are compared, and no part is shorter: a breath is not to be raised
-_FRAME_SECONDS = 0.01
+_SIDE_FRAMES = FRAMES_PER_SECOND  # of each side are compared, and no part is shorter: a breath is not to be raised
 _SMOOTHED_FRAMES = 5
 
 RAMP_SECONDS = 0.05
@@ -95,9 +96,8 @@ def _even_parts(samples: NDArray[np.float32], sample_rate: int) -> list[Span]:
     The detector leaves nothing out in doubt, so that a speaker who answers within a quarter of a second is in the same
     stretch.
     """
-    hop = max(1, round(_FRAME_SECONDS * sample_rate))
+    hop, side = frame_length(sample_rate), _SIDE_FRAMES
     count = len(samples) // hop
-    side = round(_SIDE_SECONDS / _FRAME_SECONDS)
     if count <= 2 * side:
         return [(0, len(samples))]
     frames = samples[: count * hop].reshape(count, hop)
@@ -107,7 +107,7 @@ def _even_parts(samples: NDArray[np.float32], sample_rate: int) -> list[Span]:
     before = 10 * np.log10((sums[at] - sums[at - side]) / side)
     after = 10 * np.log10((sums[at + side] - sums[at]) / side)
     smooth = 10 * np.log10(np.convolve(power, np.full(_SMOOTHED_FRAMES, 1 / _SMOOTHED_FRAMES), "same"))
-    changes = np.zeros(count + 1, dtype=bool)
+    changes = np.zeros(count, dtype=bool)
     changes[at] = (np.abs(before - after) >= CHANGE_DB) & (smooth[at] < np.minimum(before, after) - PAUSE_DB)
     parts: list[Span] = []
     start = 0
@@ -119,9 +119,8 @@ def _even_parts(samples: NDArray[np.float32], sample_rate: int) -> list[Span]:
 
 def _longest_apart(marked: NDArray[np.bool_], least: int) -> list[Span]:
     """Return the runs of marked frames; of those less than `least` frames apart, the longest."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], marked, [False]])))
     runs: list[Span] = []
-    for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+    for start, stop in true_runs(marked).tolist():
         if not runs or start - runs[-1][1] >= least:
             runs.append((start, stop))
         elif stop - start > runs[-1][1] - runs[-1][0]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from audio.chunk import Chunk
 from audio.energy import FRAMES_PER_SECOND, EnvelopeMeter, frame_length
 from audio.positions import seconds_from_samples
+from audio.running import true_runs
 from engine_bridge.recognition.edges import Seconds, speech_edges
 from engine_bridge.recognition.frame_levels import Levels
 from engine_bridge.recognition.stitch import speech_seconds
@@ -85,9 +86,8 @@ def _dips(levels: NDArray[np.float64]) -> list[tuple[int, int]]:
     if not len(levels):
         return []
     quiet = levels < np.percentile(levels, _LEVEL_PERCENTILE) - DIP_DB
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], quiet, [False]])))
     dips: list[tuple[int, int]] = []
-    for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+    for start, stop in true_runs(quiet).tolist():
         if dips and start - dips[-1][1] < _SHORTEST_SOUND:
             dips[-1] = (dips[-1][0], stop)
         else:
