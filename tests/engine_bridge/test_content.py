@@ -1,6 +1,7 @@
 """What tells one recording's content from every other, and what is remembered of it."""
 
 import os
+import signal
 import sys
 import time
 
@@ -104,6 +105,16 @@ class TestWhatIsGivenInMemoryAgain:
     def test_is_not_recalled_for_another_owner(self, hashed):
         assert recalled_hash(Source.of(LARGE), "alice") == recalled_hash(Source.of(LARGE), "bob")
         assert sum(hashed) == 2 * len(LARGE)
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+    @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+    def test_is_recognised_in_a_child_that_was_forked_afterwards(self, hashed):
+        first = recalled_hash(Source.of(LARGE))
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # a thread that is not there is waited for without end
+            os._exit(0 if recalled_hash(Source.of(LARGE)) == first else 1)
+        assert os.waitpid(child, 0)[1] == 0
 
     def test_is_forgotten_before_what_is_known_grows_without_bound(self, hashed, monkeypatch):
         monkeypatch.setattr(content, "_MOST_KNOWN", 2)
