@@ -9,82 +9,11 @@ The boxes are those of ISO/IEC 14496-12.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import BinaryIO
-
+from audio.decoders.mp4_boxes import Box, Boxes, UnclearError, handler, may_be_mp4, time_scale
 from audio.source import Source
-
-_FIRST_BOXES = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip", b"pnot")
-
-_MOST_BOXES = 4096
-"""A file that has more boxes within one is not looked at further."""
 
 _RATE_ONE = 0x0001_0000
 """The media rate of an edit that plays at its speed, in 16.16 fixed point."""
-
-
-class _UnclearError(Exception):
-    """The file does more than this module follows, or is not as the standard says."""
-
-
-@dataclass(frozen=True)
-class _Box:
-    """The contents of a box, as the half-open interval of bytes ``[start, stop)``."""
-
-    kind: bytes
-    start: int
-    stop: int
-
-
-class _Boxes:
-    """Reads boxes and the numbers in them, and never more than a few bytes at a time."""
-
-    def __init__(self, reader: BinaryIO, size: int) -> None:
-        self._reader = reader
-        self.file = _Box(b"", 0, size)
-
-    def within(self, outer: _Box) -> Iterator[_Box]:
-        """Yield the boxes in one, in their order."""
-        at = outer.start
-        for _ in range(_MOST_BOXES):
-            if outer.stop - at < 8:
-                return
-            size, kind, header = self.number(at, 4), self.read(at + 4, 4), 8
-            if size == 1:
-                size, header = self.number(at + 8, 8), 16
-            elif size == 0:
-                size = outer.stop - at
-            if size < header:
-                raise _UnclearError
-            yield _Box(kind, at + header, min(at + size, outer.stop))
-            at += size
-        raise _UnclearError
-
-    def child(self, outer: _Box, *path: bytes) -> _Box | None:
-        """Return the first box on a path of kinds, or None."""
-        found: _Box | None = outer
-        for kind in path:
-            if found is None:
-                return None
-            found = next((box for box in self.within(found) if box.kind == kind), None)
-        return found
-
-    def required(self, outer: _Box, *path: bytes) -> _Box:
-        found = self.child(outer, *path)
-        if found is None:
-            raise _UnclearError
-        return found
-
-    def read(self, at: int, size: int) -> bytes:
-        self._reader.seek(at)
-        data = self._reader.read(size)
-        if len(data) < size:
-            raise _UnclearError
-        return data
-
-    def number(self, at: int, size: int, *, signed: bool = False) -> int:
-        return int.from_bytes(self.read(at, size), "big", signed=signed)
 
 
 def plain_edits(source: Source) -> tuple[float | None, ...] | None:
@@ -104,60 +33,45 @@ def plain_edits(source: Source) -> tuple[float | None, ...] | None:
         empty one. It is for all others, those in fragments among them, and for what cannot be understood.
 
     """
-    if source.size is None or source.head(8)[4:] not in _FIRST_BOXES:
+    if source.size is None or not may_be_mp4(source):
         return None
     with source.open() as reader:
-        boxes = _Boxes(reader, source.size)
+        boxes = Boxes(reader, source.size)
         try:
             movie = boxes.required(boxes.file, b"moov")
             if boxes.child(movie, b"mvex") is not None:
                 return None
-            ticks = _time_scale(boxes, boxes.required(movie, b"mvhd"))[0]
+            ticks = time_scale(boxes, boxes.required(movie, b"mvhd"))[0]
             tracks = [box for box in boxes.within(movie) if box.kind == b"trak"]
-            sounds = [track for track in tracks if _handler(boxes, track) == b"soun"]
+            sounds = [track for track in tracks if handler(boxes, track) == b"soun"]
             return tuple(_length(boxes, track, ticks) for track in sounds)
-        except _UnclearError:
+        except UnclearError:
             return None
 
 
-def _handler(boxes: _Boxes, track: _Box) -> bytes:
-    """Return what kind of media a track holds."""
-    return boxes.read(boxes.required(track, b"mdia", b"hdlr").start + 8, 4)
-
-
-def _time_scale(boxes: _Boxes, header: _Box) -> tuple[int, int]:
-    """Return the ticks of a second and the duration in ticks that a movie's or a media's header states."""
-    wide = boxes.number(header.start, 1) == 1
-    at = header.start + (20 if wide else 12)
-    scale, duration = boxes.number(at, 4), boxes.number(at + 4, 8 if wide else 4)
-    if scale == 0:
-        raise _UnclearError
-    return scale, duration
-
-
-def _length(boxes: _Boxes, track: _Box, movie_scale: int) -> float | None:
+def _length(boxes: Boxes, track: Box, movie_scale: int) -> float | None:
     """Return the seconds of a track by its edit list, None if it has none; refuse a list that does more."""
     table = boxes.required(track, b"mdia", b"minf", b"stbl")
     if boxes.read(boxes.required(table, b"stsd").start + 12, 4) != b"mp4a":
-        raise _UnclearError
+        raise UnclearError
     edits = _edits(boxes, boxes.child(track, b"edts", b"elst"))
     if not edits:
         return None
     if edits[0][1] == -1:
         edits = edits[1:]
     if len(edits) != 1:
-        raise _UnclearError
+        raise UnclearError
     length, begin, rate = edits[0]
-    scale, duration = _time_scale(boxes, boxes.required(track, b"mdia", b"mdhd"))
+    scale, duration = time_scale(boxes, boxes.required(track, b"mdia", b"mdhd"))
     length = (2 * length * scale + movie_scale) // (2 * movie_scale)  # rounded to the nearest tick, as FFmpeg does
     # Of packets that begin behind the edit's end nothing is played, so that there may be none.
     last = duration - _last_packet(boxes, boxes.required(table, b"stts"))
     if rate != _RATE_ONE or begin < 0 or begin + length <= last:
-        raise _UnclearError
+        raise UnclearError
     return min(length, duration) / scale
 
 
-def _edits(boxes: _Boxes, edit_list: _Box | None) -> list[tuple[int, int, int]]:
+def _edits(boxes: Boxes, edit_list: Box | None) -> list[tuple[int, int, int]]:
     """Return the length, in the movie's ticks, the beginning, in the track's, and the rate of the first three edits."""
     if edit_list is None:
         return []
@@ -172,10 +86,10 @@ def _edits(boxes: _Boxes, edit_list: _Box | None) -> list[tuple[int, int, int]]:
     return edits
 
 
-def _last_packet(boxes: _Boxes, times: _Box) -> int:
+def _last_packet(boxes: Boxes, times: Box) -> int:
     """Return the length of the last packet in the track's ticks."""
     count = boxes.number(times.start + 4, 4)
     at = times.start + 8 * count
     if count == 0 or at + 8 > times.stop:
-        raise _UnclearError
+        raise UnclearError
     return boxes.number(at + 4, 4)

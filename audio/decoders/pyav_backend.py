@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from audio.decoders.base import FOREIGN_ERRORS, BackendBase, DecoderBase, brief, translated
 from audio.decoders.mp4_edits import plain_edits
+from audio.decoders.mp4_parts import parts_of
 from audio.decoders.ogg_links import link_offsets
 from audio.decoders.protocol import Block
 from audio.decoders.pyav_clock import PREROLL_SECONDS, Clock, Grid, Seeker, is_clocked, lead_of, silent_blocks, time_of
 from audio.decoders.pyav_frames import FrameConverter
+from audio.decoders.pyav_packets import PacketCheck
 from audio.errors import NoAudioStreamError, UnreadableAudioError
 from audio.info import AudioInfo, StreamInfo
 from audio.selection import EVERYTHING, Selection, find_track, several_tracks
@@ -79,6 +81,9 @@ class PyAVDecoder(DecoderBase):
         self._bad_read: str | None = None
         self._links = link_offsets(source)
         self._edits = plain_edits(source)
+        # To seek, FFmpeg needs the whole index.
+        from_beginning = self._edits is not None and selection.start < 2 * PREROLL_SECONDS
+        self._parts = parts_of(source) if from_beginning else None
         try:
             container, stream = self._begin()
             super().__init__(self._describe(container, stream))
@@ -140,22 +145,29 @@ class PyAVDecoder(DecoderBase):
         return self._found(container, container.streams.audio[self._info.track], start)
 
     def _open_link(self, number: int) -> tuple[InputContainer, AudioStream]:
-        """Open the file, or one link of a chained one, in place of what is open."""
+        """Open the file, its first part, or one link of a chained one, in place of what is open."""
+        if self._parts is not None:
+            reader = self._parts.open(number)
+        else:
+            stop = self._links[number + 1] if number + 1 < len(self._links) else None
+            reader = self._source.open(self._links[number], stop)
+        container, stream = self._open(reader)
+        streams = container.streams.audio
+        if self._edits is not None and (stream.codec_context.name != "aac" or len(streams) != len(self._edits)):
+            # Of other codecs FFmpeg skips the run-up only in its general treatment of edit lists.
+            self._edits = self._parts = None
+            return self._open_link(number)
+        return container, stream
+
+    def _open(self, reader: BinaryIO) -> tuple[InputContainer, AudioStream]:
         import av
 
         self.close()
-        stop = self._links[number + 1] if number + 1 < len(self._links) else None
-        ending = PurePath(self._source.path or "").suffix.lower()
-        self._reader = _Named(self._source.open(self._links[number], stop), ending)
+        self._reader = _Named(reader, PurePath(self._source.path or "").suffix.lower())
         options = _OPTIONS if self._edits is None else {**_OPTIONS, **_PLAIN_EDITS}
         container = av.open(self._reader, "r", options=options, metadata_errors="ignore", buffer_size=READ_SIZE)
         self._container = container
         stream = self._choose(container)
-        streams = container.streams.audio
-        if self._edits is not None and (stream.codec_context.name != "aac" or len(streams) != len(self._edits)):
-            # Of other codecs FFmpeg skips the run-up only in its general treatment of edit lists.
-            self._edits = None
-            return self._open_link(number)
         stream.codec_context.thread_count = 1
         return container, stream
 
@@ -206,6 +218,8 @@ class PyAVDecoder(DecoderBase):
         edited = self._edits[_number_of(stream, container)] if self._edits is not None else None
         if edited is not None:
             duration = edited + self._lead
+        elif self._parts is not None:
+            duration = self._parts.seconds + self._lead
         elif stream.duration and stream.time_base:
             duration = float(stream.duration * stream.time_base) + self._lead
         elif container.duration:
@@ -219,7 +233,27 @@ class PyAVDecoder(DecoderBase):
         return duration if duration > 0 else None
 
     def _packets(self, container: InputContainer, stream: AudioStream) -> Iterator[Packet[AudioStream]]:
-        """Yield packets; where reading one fails, go on behind it."""
+        """Yield packets, of one part of the file after the other."""
+        first: Packet[AudioStream] | None = None
+        for packet in self._packets_within(container, stream):
+            first = first or packet
+            yield packet
+        if self._parts is None or first is None:
+            return
+        for number in range(1, len(self._parts)):
+            try:
+                container, stream = self._open(self._parts.open(number))
+            except self._errors as error:
+                self._bad_read = brief(error)
+                continue
+            ticks = self._parts.ticks_before(number) + (first.dts or 0)
+            for packet in self._packets_within(container, stream):
+                if packet.pts is not None and packet.dts is not None:
+                    packet.pts, packet.dts = packet.pts + ticks, packet.dts + ticks
+                yield packet
+
+    def _packets_within(self, container: InputContainer, stream: AudioStream) -> Iterator[Packet[AudioStream]]:
+        """Yield packets of what is open; where reading one fails, go on behind it."""
         in_a_row = 0
         while in_a_row < _BAD_READS_IN_A_ROW:
             try:
@@ -247,7 +281,11 @@ class PyAVDecoder(DecoderBase):
 
     def _decoded_link(self, container: InputContainer, stream: AudioStream) -> Iterator[AudioFrame]:
         context, errors = stream.codec_context, self._errors
+        check = PacketCheck(context)
         for packet in self._packets(container, stream):
+            if not check.admits(packet):
+                self._bad_packets += 1
+                continue
             try:
                 frames = context.decode(packet)
             except errors:
@@ -278,6 +316,7 @@ class PyAVDecoder(DecoderBase):
                 yield from converter.convert(frames)
             yield from converter.flush()
         self._warnings.extend(converter.warnings)
+        self._bad_packets += converter.unconverted
 
     def _timed(self, frames: Iterator[AudioFrame], converter: FrameConverter) -> Iterator[Block]:
         """Yield frames where the container's clock has them, with silence between."""

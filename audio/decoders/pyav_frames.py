@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from audio.decoders.array_decoder import scaled
 from audio.decoders.protocol import Block
 
@@ -51,6 +53,9 @@ class FrameConverter:
     ----------
     warnings : list of str
         The changes of rate or channels that were met.
+    unconverted : int
+        How much that was in another form, in pieces of a second at most, nothing brings to the first frame's; silence
+        stands for it.
 
     """
 
@@ -68,6 +73,7 @@ class FrameConverter:
         self._queued = 0
         self._resampler: AudioResampler | None = None
         self._frames = 0
+        self.unconverted = 0
         self.warnings: list[str] = []
 
     def convert(self, frames: Iterable[AudioFrame]) -> Iterator[Block]:
@@ -139,7 +145,14 @@ class FrameConverter:
             # Packed, so that the number of planes is always one.
             self._resampler = av.AudioResampler(format="flt", layout=self._layout, rate=self._rate)
         frame.pts = None
-        return self._counted(self._resampler.resample(frame))
+        try:
+            return self._counted(self._resampler.resample(frame))
+        except av.error.FFmpegError:  # what came out of a damaged packet may have channels in no order that is known
+            self._resampler = None
+            self.unconverted += 1
+            silence = np.zeros((round(frame.samples * self._rate / rate), self._native[1]), np.float32)
+            self._frames += len(silence)
+            return [silence] if len(silence) else []
 
     def _counted(self, frames: list[AudioFrame]) -> list[Block]:
         blocks = [_samples(frame) for frame in frames if frame.samples]

@@ -61,3 +61,16 @@ def test_a_new_rate_is_converted_and_told():
     found, warnings = converted(frames(samples), frames(signal(2.0, rate=2 * RATE), rate=2 * RATE))
     assert abs(len(found) - 2 * len(samples)) <= 64
     assert "32000 Hz" in warnings[0]
+
+
+def test_frames_with_channels_in_no_known_order_become_silence_of_their_length():
+    samples = signal(2.0, channels=2)
+    strange = av.AudioFrame(format="fltp", layout="19 channels", samples=RATE)
+    strange.sample_rate = 2 * RATE
+    sound = list(frames(samples))
+    converter = FrameConverter(sound[0])
+    whole = np.concatenate([*converter.convert([*sound[:10], strange, *sound[10:]]), *converter.flush()])
+    before, lost = 10 * LENGTH, RATE // 2
+    np.testing.assert_array_equal(np.delete(whole, np.s_[before : before + lost], axis=0), samples)
+    assert not whole[before : before + lost].any()
+    assert converter.unconverted == 1
