@@ -96,10 +96,12 @@ class PyAVDecoder(DecoderBase):
             self._warnings.append(several_tracks(tracks, self._info.track))
 
     def _begin(self) -> tuple[InputContainer, AudioStream]:
-        """Open the file and decode its first frame."""
-        container, stream = self._open_link(0)
-        self._frames = self._decoded(container, stream)
+        """Open the file and decode its first frame, which may come from a later link or part."""
+        number = self._open_first_link()
+        container, stream = self._opened
+        self._frames = self._decoded(container, stream, number)
         self._first = next(self._frames, None)
+        container, stream = self._opened
         self._lead = lead_of(container, self._first) if self._selection.timeline == "container" else 0.0
         return container, stream
 
@@ -144,6 +146,15 @@ class PyAVDecoder(DecoderBase):
         self._selection = selection
         return self._found(container, container.streams.audio[self._info.track], start)
 
+    def _open_first_link(self) -> int:
+        """Open the first link that can be opened, and return which it is."""
+        for number in range(len(self._links) - 1):
+            with suppress(*self._errors, NoAudioStreamError):
+                self._open_link(number)
+                return number
+        self._open_link(len(self._links) - 1)
+        return len(self._links) - 1
+
     def _open_link(self, number: int) -> tuple[InputContainer, AudioStream]:
         """Open the file, its first part, or one link of a chained one, in place of what is open."""
         if self._parts is not None:
@@ -169,6 +180,7 @@ class PyAVDecoder(DecoderBase):
         self._container = container
         stream = self._choose(container)
         stream.codec_context.thread_count = 1
+        self._opened = container, stream
         return container, stream
 
     def _choose(self, container: InputContainer) -> AudioStream:
@@ -234,11 +246,11 @@ class PyAVDecoder(DecoderBase):
 
     def _packets(self, container: InputContainer, stream: AudioStream) -> Iterator[Packet[AudioStream]]:
         """Yield packets, of one part of the file after the other."""
-        first: Packet[AudioStream] | None = None
+        begin: int | None = None  # where the edit list puts the first packet; later parts show none
         for packet in self._packets_within(container, stream):
-            first = first or packet
+            begin = packet.dts if begin is None else begin
             yield packet
-        if self._parts is None or first is None:
+        if self._parts is None:
             return
         for number in range(1, len(self._parts)):
             try:
@@ -246,7 +258,7 @@ class PyAVDecoder(DecoderBase):
             except self._errors as error:
                 self._bad_read = brief(error)
                 continue
-            ticks = self._parts.ticks_before(number) + (first.dts or 0)
+            ticks = self._parts.ticks_before(number) + (begin or 0)
             for packet in self._packets_within(container, stream):
                 if packet.pts is not None and packet.dts is not None:
                     packet.pts, packet.dts = packet.pts + ticks, packet.dts + ticks
@@ -267,11 +279,11 @@ class PyAVDecoder(DecoderBase):
             else:
                 return
 
-    def _decoded(self, container: InputContainer, stream: AudioStream) -> Iterator[AudioFrame]:
-        """Yield frames as they come, at the end what the decoder still holds, and then those of the other links."""
+    def _decoded(self, container: InputContainer, stream: AudioStream, link: int = 0) -> Iterator[AudioFrame]:
+        """Yield frames as they come, at the end what the decoder still holds, and then those of the links behind."""
         yield from self._decoded_link(container, stream)
         unusable: tuple[type[Exception], ...] = (*self._errors, NoAudioStreamError)
-        for number in range(1, len(self._links)):
+        for number in range(link + 1, len(self._links)):
             try:
                 container, stream = self._open_link(number)
             except unusable as error:

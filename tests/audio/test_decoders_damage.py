@@ -141,6 +141,14 @@ def test_chained_ogg_is_read_to_the_last_link(second, backend):
     assert correlation(found[-RATE:], SAMPLES[-RATE:]) > 0.5
 
 
+def test_a_chain_whose_first_link_has_headers_alone_is_read_from_the_second():
+    link = written(SAMPLES, container="OGG", subtype="VORBIS")
+    third_page = link.index(b"OggS", link.index(b"OggS", 4) + 4)
+    found, _ = opened(link[:third_page] + link, "pyav")
+    assert len(found) / RATE == pytest.approx(SECONDS, abs=0.02)
+    assert correlation(found[-RATE:], SAMPLES[-RATE:]) > 0.5
+
+
 def test_soundfile_says_that_it_reads_only_the_first_link():
     data = written(SAMPLES, container="OGG", subtype="VORBIS") + written(signal(1.0, 44_100), 44_100, container="OGG")
     found, warnings = opened(data, "soundfile")

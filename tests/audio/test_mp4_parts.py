@@ -1,5 +1,6 @@
 """Long MP4 recordings in parts: the packets of one after the other are those of the whole, in less memory."""
 
+import random
 import tempfile
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from audio.decoders import mp4_parts, open_decoder
 from audio.decoders.mp4_parts import parts_of
+from audio.errors import AudioError
+from audio.limits import DecodeLimits
 from audio.selection import Selection
 from audio.source import Source
 from tests.audio.media import RATE, signal
@@ -124,6 +127,43 @@ def test_damage_costs_what_it_would_cost_in_the_whole(recording, monkeypatch):
     for at in np.random.default_rng(3).integers(begin, recording.index(b"moov") - 4, 40):
         damaged[at] ^= 0x55
     assert_same_as_whole(bytes(damaged), monkeypatch, timeline="container")
+
+
+def test_tables_gone_wrong_lose_no_more_than_in_the_whole(recording, monkeypatch):
+    """FFmpeg stops where a place lies behind the file's end; the parts behind that one are still read."""
+    chance, begin = random.Random(5), recording.index(b"moov")
+    parts = mp4_parts.parts_of
+    for _ in range(40):
+        damaged = bytearray(recording)
+        damaged[chance.randrange(begin, len(damaged))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
+        monkeypatch.setattr("audio.decoders.pyav_backend.parts_of", parts)
+        found = length(bytes(damaged))
+        monkeypatch.setattr("audio.decoders.pyav_backend.parts_of", lambda _: None)
+        assert found >= length(bytes(damaged))
+
+
+def length(data):
+    """How many samples a file yields, up to a minute; -1 where it is refused."""
+    try:
+        with open_decoder(data, "pyav", limits=DecodeLimits(max_seconds=60)) as decoder:
+            return sum(len(block) for block in decoder.blocks())
+    except AudioError:
+        return -1
+
+
+def test_where_the_first_part_cannot_be_read_the_others_are(recording, monkeypatch):
+    parts = parts_of(source(recording))
+    lost = parts._bounds[1]
+    places = table(recording, b"stco") + 8
+    data = recording
+    for chunk in range(lost[0]):
+        data = patched(data, places + 4 * chunk, 0x7FFF_FFFF)
+    samples, info, warnings = taken(data)
+    expected, whole, _ = taken(recording)
+    assert info.streams == whole.streams
+    assert len(samples) >= len(expected) - lost[1] * 1024 - 1024
+    np.testing.assert_array_equal(samples[4096:], expected[-len(samples) :][4096:])
+    assert warnings
 
 
 def test_a_length_gone_wrong_costs_one_packet(recording, monkeypatch):
