@@ -198,9 +198,9 @@ def spoken(voice: str, texts: Sequence[str]) -> Recording:
 
 
 def audible(samples: np.ndarray) -> tuple[int, int]:
-    """Return where sound begins and ends: 50 dB below the loudest hundredth of a second."""
+    """Return where sound begins and ends: 40 dB below the loudest hundredth of a second, as noise covers the rest."""
     power = (samples[: len(samples) // 160 * 160].reshape(-1, 160).astype(np.float64) ** 2).mean(axis=1)
-    loud = np.flatnonzero(power > power.max() * 1e-5)
+    loud = np.flatnonzero(power > power.max() * 1e-4)
     return int(loud[0]) * 160, (int(loud[-1]) + 1) * 160
 
 

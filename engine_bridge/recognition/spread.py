@@ -18,7 +18,7 @@ from engine_bridge.formats.pieces import Piece, pieces_of
 from engine_bridge.joining import is_spaceless, join_texts
 from engine_bridge.recognition.edges import Seconds
 from engine_bridge.recognition.sentences import SENTENCE_ENDS, sentences_from_words
-from engine_bridge.recognition.stitch import clip_confidence
+from engine_bridge.recognition.stitch import clip_confidence, with_margins
 from engine_bridge.transcript import Segment
 
 # How long texts take to say, in letters. Fitted to 3400 words timed by alignment (tiny.en, four recordings): a word
@@ -128,7 +128,7 @@ def estimated_segments(
         As for `spread_words`.
     speech : sequence of (start, end)
         The stretches of speech that `voiced` lies in (`engine_bridge.recognition.dips.fitted_speech`), in seconds. A
-        segment ends a little later than it sounds, but in a dip not after the stretch.
+        segment begins a little before it sounds and ends a little later, but in a dip not after the stretch.
 
     Returns
     -------
@@ -137,17 +137,18 @@ def estimated_segments(
 
     """
     sentences = sentences_from_words(spread_words(join_texts(part.text for part in result.segments), voiced, shares))
-    next_starts = [sentence[0].start for sentence in sentences[1:]] + [math.inf]
+    shown = with_margins(sentences)
+    next_starts = [sentence[0].start for sentence in shown[1:]] + [math.inf]
     return [
         Segment(
-            sentence[0].start,
-            _faded_out(sentence[-1].end, next_start, speech),
+            around[0].start,
+            max(_faded_out(sentence[-1].end, next_start, speech), around[-1].end),
             "".join(word.text for word in sentence).strip(),
             confidence=clip_confidence(result),
             language=result.language,
             estimated=True,
         )
-        for sentence, next_start in zip(sentences, next_starts, strict=False)
+        for sentence, around, next_start in zip(sentences, shown, next_starts, strict=False)
     ]
 
 

@@ -112,7 +112,7 @@ def segments_of(placed: Sequence[ClipSegment], speech: Sequence[Seconds], result
             confidence = clip_confidence(result)
             segments.append(Segment(start, end, part.text, confidence=confidence, language=result.language))
             continue
-        for sentence in _padded(sentences_from_words(snap_words(part.words, speech))):
+        for sentence in with_margins(sentences_from_words(snap_words(part.words, speech))):
             text = "".join(word.text for word in sentence).strip()
             words = tuple(
                 Word(word.start, word.end, word.text.strip(), word.probability)
@@ -133,7 +133,7 @@ def segments_of(placed: Sequence[ClipSegment], speech: Sequence[Seconds], result
     return segments
 
 
-def _padded(sentences: Sequence[Sequence[ClipWord]]) -> list[list[ClipWord]]:
+def with_margins(sentences: Sequence[Sequence[ClipWord]]) -> list[list[ClipWord]]:
     """Let sentences begin a little before their first sound and end a little after their last, within their pauses."""
     padded = [list(sentence) for sentence in sentences]
     for before, after in pairwise([None, *padded, None]):

@@ -108,15 +108,18 @@ def test_segments_are_sentences_with_estimated_times_and_no_words():
     )
     first, second = estimated_segments(result, [(0.5, 1.8), (3.0, 4.4)])
     assert (first.text, second.text) == ("This is first.", "This is second.")
-    assert (first.start, second.start) == (0.5, 3.0)
+    # With a margin: what begins or ends softly is not seen.
+    assert (first.start, second.start) == pytest.approx((0.42, 2.92))
+    assert (first.end, second.end) == pytest.approx((1.9, 4.5))
     assert (first.words, first.estimated, first.language) == ((), True, "en")
     assert first.confidence == pytest.approx(0.8187, abs=1e-4)
 
 
-def test_a_segment_ends_after_what_fades_but_not_in_the_next_one():
+def test_a_segment_ends_after_what_fades_but_never_in_the_next_one():
     result = ClipResult((ClipSegment(0.0, 8.0, "This is first. This is second. This is third."),), language="en")
     voiced, speech = [(0.5, 1.8), (1.9, 3.3), (3.7, 5.1)], [(0.5, 5.1)]
-    ends = [segment.end for segment in estimated_segments(result, voiced, speech)]
-    assert ends == pytest.approx([1.9, 3.5, 5.15])
-    assert [segment.end for segment in estimated_segments(result, voiced)] == pytest.approx([1.85, 3.35, 5.15])
+    segments = estimated_segments(result, voiced, speech)
+    assert [segment.start for segment in segments] == pytest.approx([0.42, 1.85, 3.62])
+    assert [segment.end for segment in segments] == pytest.approx([1.85, 3.5, 5.2])
+    assert [segment.end for segment in estimated_segments(result, voiced)] == pytest.approx([1.85, 3.4, 5.2])
     assert estimated_segments(ClipResult(()), voiced, speech) == []
