@@ -64,6 +64,12 @@ LEAST_SOUND = 0.25
 """Where less than this share of a stretch seems to sound, the level tells nothing of it; and where less than this share
 of a word's usual length sounds, its sound lies elsewhere."""
 
+FADING_DB = 200.0
+MOST_HIDDEN = 0.1
+"""Speech fades by about so many decibels a second. What noise hides of its end, down to where that would be echo, still
+belongs to it, this many seconds at the most: in pink noise 20 dB below the speech, 0.1 % of it was under no segment
+where 0.6 % was."""
+
 AROUND_SECONDS = 1.0
 """How much around an edge is looked at for the quiet level."""
 
@@ -123,7 +129,11 @@ def speech_edges(speech: Sequence[Seconds], levels: Levels) -> list[Seconds]:
             stop = levels.frame(core[1])
             first = levels.time(_past_click(levels.frame(first), stop, levels.decibels < before))
         last = _walk(levels, core[1], latest, first, behind) if behind < level else core[1]
-        found.append((first, last) if last - first >= LEAST_SOUND * (core[1] - core[0]) else core)
+        if last - first < LEAST_SOUND * (core[1] - core[0]):
+            found.append(core)
+            continue
+        hidden = min((behind - echo) / FADING_DB, MOST_HIDDEN) if behind < level else 0.0
+        found.append((first, min(last + hidden, latest)))
     return found
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from audio.chunk import Chunk
 from engine_bridge.engines.protocol import ClipSegment, ClipWord
-from engine_bridge.recognition.edges import FADE_SECONDS, ONSET_SECONDS, settle_edges, speech_edges
+from engine_bridge.recognition.edges import FADE_SECONDS, MOST_HIDDEN, ONSET_SECONDS, settle_edges, speech_edges
 from engine_bridge.recognition.frame_levels import Levels
 from engine_bridge.testing import clip_result
 
@@ -130,9 +130,16 @@ class TestStretches:
         return [(start - OFFSET, end - OFFSET) for start, end in speech_edges(moved, Levels.of(recording))]
 
     def test_lose_the_margin_that_the_detector_adds(self):
-        recording = chunk((1.0, 2.0), (4.0, 5.0), bed=0.002)
+        recording = chunk((1.0, 2.0), (4.0, 5.0), bed=0.0005)
         given = [(1.0 - ONSET_SECONDS, 2.0 + FADE_SECONDS), (4.0 - ONSET_SECONDS, 5.0 + FADE_SECONDS)]
         assert_near(self.edges(recording, *given), [(1.0, 2.0), (4.0, 5.0)])
+
+    def test_end_later_where_noise_hides_how_they_fade(self):
+        given = [(1.0 - ONSET_SECONDS, 2.0 + FADE_SECONDS)]
+        ends = [self.edges(chunk((1.0, 2.0), bed=bed), *given)[0][1] for bed in (0.0005, 0.002, 0.01)]
+        assert ends == sorted(ends)
+        assert ends[0] == pytest.approx(2.0, abs=0.011)
+        assert ends[-1] == pytest.approx(2.0 + MOST_HIDDEN, abs=0.011)
 
     def test_gain_soft_sound_beside_them(self):
         recording = chunk((1.0, 2.0), bed=0.0005)
