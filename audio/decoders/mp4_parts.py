@@ -120,10 +120,13 @@ class Mp4Parts:
         return int(before.counts @ before.values[:, 0])
 
     def open(self, number: int) -> BinaryIO:
-        """Return a reader that shows one part."""
+        """Return a reader that shows one part. Raises OSError where the file is not what it was."""
         whole = self._source.open()
         try:
             patches = sorted(self._patches(whole, number))
+        except UnclearError as error:
+            whole.close()
+            raise OSError("the file has become shorter while it was read") from error
         except BaseException:
             whole.close()
             raise

@@ -1,5 +1,6 @@
 """Long MP4 recordings in parts: the packets of one after the other are those of the whole, in less memory."""
 
+import os
 import random
 import tempfile
 from pathlib import Path
@@ -175,6 +176,17 @@ def test_a_length_gone_wrong_costs_one_packet(recording, monkeypatch):
     np.testing.assert_array_equal(samples[: 57 * 1024], expected[: 57 * 1024])
     np.testing.assert_array_equal(samples[61 * 1024 :], expected[62 * 1024 :])
     assert any("damaged packets were skipped: 1" in warning for warning in warnings)
+
+
+def test_a_file_that_becomes_shorter_meanwhile_ends_with_a_warning(recording, tmp_path):
+    file = tmp_path / "recording.mp4"
+    file.write_bytes(recording)
+    with open_decoder(file, "pyav") as decoder:
+        blocks = decoder.blocks()
+        next(blocks)
+        os.truncate(file, recording.index(b"moov"))
+        assert list(blocks)
+        assert any("has become shorter" in warning for warning in decoder.warnings)
 
 
 def is_divided(data):
